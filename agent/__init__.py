@@ -1,0 +1,1 @@
+"""Who decides: the loop, the model clients, the prompts and the budget."""

@@ -1,0 +1,1 @@
+"""What happened: events, the store, replay and rendering of runs."""

@@ -1,0 +1,1 @@
+"""What may be done to a candidate, and the machinery that answers truthfully: build, judge, worker, clock."""

@@ -1,0 +1,229 @@
+"""The results of the tools: frozen values, told apart by `status`, that go into transcripts and scores."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tasks.record import Record
+from tasks.spec import Precision, Target
+from tools.verdict import Verdict
+
+Stage = Literal["build", "verify", "benchmark"]
+
+
+class Diagnostic(Record):
+    """One message of a compiler."""
+
+    severity: Literal["error", "warning"]
+    message: str
+    line: int | None = None
+    """The line of the candidate's own text, where it is known."""
+    file: str = "candidate.py"
+    excerpt: str = ""
+    """The source line and the caret below it, as the compiler printed them."""
+
+
+class KernelResources(Record):
+    """What ptxas reports for one kernel."""
+
+    name: str
+    """Demangled."""
+    registers: int
+    shared_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    stack_bytes: int = 0
+
+
+class Extension(Record):
+    """One extension that a candidate built."""
+
+    label: str
+    """The name the candidate gave to `load_inline`; a label only."""
+    key: str
+    """The content hash under which the build is cached."""
+    cached: bool
+    seconds: float
+    """Wall time of this build; near zero when cached."""
+    path_taken: Literal["fast", "plain"]
+    kernels: tuple[KernelResources, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+class Fault(Record):
+    """An evaluation that ended before its question was answered with yes."""
+
+    status: Literal["fault"] = "fault"
+    stage: Stage
+    verdict: Verdict
+    message: str
+    """What happened, where, and what to do; written for the model."""
+    candidate: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sandbox: str = ""
+    """The tier of the worker's sandbox; empty where no worker ran."""
+    seconds: float = 0.0
+
+
+class Built(Record):
+    """A candidate that compiles, imports and constructs."""
+
+    status: Literal["built"] = "built"
+    candidate: str
+    extensions: tuple[Extension, ...]
+    sandbox: str
+    seconds: float
+
+
+class Check(Record):
+    """One comparison of one output tensor with the float64 oracle."""
+
+    trial: str
+    """The shape and the kind of input, for example `N=1 L=1, channel offsets`."""
+    output: str
+    """Which output, for example `output` or `output[1]` or `state running_mean`."""
+    rms_error: float
+    """RMS of the error over the RMS of the oracle."""
+    rms_limit: float
+    channel_error: float
+    """The largest RMS error of one channel over that channel's RMS."""
+    channel_limit: float
+    peak_error: float
+    """The largest error of one element over its channel's RMS."""
+    peak_limit: float
+
+
+class Verified(Record):
+    """A candidate whose every checked output was right."""
+
+    status: Literal["verified"] = "verified"
+    candidate: str
+    precision: Precision
+    checks: tuple[Check, ...]
+    sandbox: str
+    seconds: float
+
+
+class Interval(Record):
+    """A two-sided 95 % interval."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Whether the interval contains a value."""
+        return self.low <= value <= self.high
+
+
+class Baseline(Record):
+    """PyTorch's own time on the benchmark shape."""
+
+    name: str
+    """`eager`, `cudnn-autotuned` or `torch.compile`; or `candidate` when a candidate is measured against another."""
+    median_ns: float | None
+    """None where this baseline could not be had; `note` says why."""
+    note: str = ""
+
+
+class CardState(Record):
+    """The state of the GPU around a measurement, as NVIDIA's management library reports it."""
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle_reasons: int | None = None
+    """The bit mask of nvmlDeviceGetCurrentClocksEventReasons."""
+    other_processes: int | None = None
+
+
+class Timed(Record):
+    """A candidate's time on the benchmark shape beside its baselines'."""
+
+    status: Literal["timed"] = "timed"
+    candidate: str
+    median_ns: float
+    baseline: str
+    """The name of the fastest baseline, against which the speedup counts."""
+    baseline_ns: float
+    speedup: float
+    """The fastest baseline's median over the candidate's median."""
+    speedup_interval: Interval
+    """Bootstrap interval of the ratio of medians over interleaved blocks."""
+    baselines: tuple[Baseline, ...]
+    floor_ns: float | None
+    """The roofline bound; None where the machine's peaks are unknown."""
+    prepare_ns: int
+    """How long `prepare` took, once, outside the timed calls; 0 where the candidate has none."""
+    wall_median_ns: float
+    """The judge's own clock per call, less the same loop's cost for an empty candidate."""
+    candidate_samples_ns: tuple[tuple[int, ...], ...]
+    """Raw device times of the candidate, a tuple a block, in the order measured."""
+    baseline_samples_ns: tuple[tuple[int, ...], ...]
+    card: CardState | None = None
+    sandbox: str
+    seconds: float
+
+
+BuildResult = Annotated[Built | Fault, Field(discriminator="status")]
+VerifyResult = Annotated[Verified | Fault, Field(discriminator="status")]
+BenchmarkResult = Annotated[Timed | Fault, Field(discriminator="status")]
+
+
+class Evaluation(Record):
+    """Everything `submit` and `score` find out about one candidate; later stages are None once one fails."""
+
+    status: Literal["evaluated"] = "evaluated"
+    candidate: str
+    """The candidate's id: the SHA-256 of its text."""
+    task: str
+    target: Target
+    build: BuildResult
+    verify: VerifyResult | None = None
+    benchmark: BenchmarkResult | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the last stage that ran."""
+        fault = self.fault
+        return Verdict.CORRECT if fault is None else fault.verdict
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that ended the evaluation, if any."""
+        for result in (self.build, self.verify, self.benchmark):
+            if isinstance(result, Fault):
+                return result
+        return None
+
+    @property
+    def timed(self) -> Timed | None:
+        """The measurement, where the candidate came that far."""
+        return self.benchmark if isinstance(self.benchmark, Timed) else None
+
+    @property
+    def message(self) -> str:
+        """The fault's message, or a short sentence for a correct candidate."""
+        if self.fault is not None:
+            return self.fault.message
+        return "correct" if self.timed is None else f"correct, {self.timed.speedup:.3g}x the fastest baseline"
+
+
+class Refused(Record):
+    """A tool call that could not be carried out as asked: unknown tool, arguments that do not fit, nothing built yet."""
+
+    status: Literal["refused"] = "refused"
+    message: str
+
+
+ToolResult = Annotated[Built | Verified | Timed | Evaluation | Fault | Refused, Field(discriminator="status")]
+
+
+class ToolReply(Record):
+    """What a tool answers: a text for the model, and the full result for the transcript."""
+
+    text: str
+    """Short: the first errors whole, the rest counted."""
+    result: ToolResult
+    candidate: str | None = None
+    """The id of the candidate the call was about."""
+    ends_rollout: bool = False
+    """True for a `submit` that was carried out, whatever its verdict."""
