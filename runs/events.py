@@ -1,0 +1,169 @@
+"""The events of a transcript: what happened in one rollout, told apart by `event`, one JSON line each."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
+
+from runs.config import Limits, Spending
+from tasks.record import Record
+from tasks.spec import Target
+from tools.briefing import Briefing
+from tools.results import Evaluation, ToolReply
+
+SCHEMA_VERSION: Final = 1
+
+
+class EndReason(StrEnum):
+    """Why a rollout ended."""
+
+    SUBMITTED = "submitted"
+    """The model submitted a candidate and it was evaluated."""
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"
+    TIME_LIMIT = "time_limit"
+    COST_LIMIT = "cost_limit"
+    MODEL_STOPPED = "model_stopped"
+    """Several replies in a row held no tool call that could be carried out."""
+    CONTEXT_OVERFLOW = "context_overflow"
+    """The conversation no longer fits the model, and nothing was left to remove from it."""
+    MODEL_SERVER_ERROR = "model_server_error"
+    """The model's server failed for good."""
+    RECORDING_EXHAUSTED = "recording_exhausted"
+    """The recorded transcript holds no further reply."""
+    TOOL_FAULT = "tool_fault"
+    """The machine or the harness failed; never counted against the model."""
+    INTERRUPTED = "interrupted"
+    """The person at the keyboard stopped it."""
+    INTERNAL_ERROR = "internal_error"
+    """An exception that nobody foresaw; a defect of Kernelwright."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Stamped(Record):
+    """What every event carries."""
+
+    sequence: int = 0
+    """The event's place in its transcript, given by the writer."""
+    turn: int
+    """The model reply it belongs to, counted from 1; 0 before the first."""
+    time: AwareDatetime = Field(default_factory=_now)
+
+
+class ToolCall(Record):
+    """One tool call of a model's reply."""
+
+    id: str
+    name: str
+    arguments: str
+    """The raw text the model wrote; it need not be JSON."""
+
+
+class Usage(Record):
+    """The tokens of one reply, as the server counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """The part of the input that the server had in its cache."""
+    reasoning_tokens: int = 0
+    """The part of the output that is reasoning."""
+
+
+class RolloutStarted(Stamped):
+    """The first event: everything the model was told."""
+
+    event: Literal["rollout_started"] = "rollout_started"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    rollout: str
+    task: str
+    target: Target
+    model: str
+    limits: Limits
+    system_prompt: str
+    opening: str
+    """The first message of the user's side."""
+    tools: tuple[dict[str, JsonValue], ...]
+    """The tools' definitions, in the form of Chat Completions."""
+    briefing: Briefing
+
+
+class ModelReplied(Stamped):
+    """One reply of the model, whole."""
+
+    event: Literal["model_reply"] = "model_reply"
+    text: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    usage: Usage
+    finish_reason: str
+    raw: dict[str, JsonValue]
+    """The reply as the provider sent it."""
+    seconds: float
+    cost_usd: float | None
+    """None where the model's prices are not known."""
+
+
+class ToolReturned(Stamped):
+    """The one result of one tool call."""
+
+    event: Literal["tool_result"] = "tool_result"
+    call_id: str
+    tool: str
+    reply: ToolReply
+    executed: bool
+    """False where the loop answered in the tool's place, for example because the reply was cut off."""
+    seconds: float
+
+
+class Retried(Stamped):
+    """A request to the model's server that failed and will be sent again."""
+
+    event: Literal["retry"] = "retry"
+    attempt: int
+    error: str
+    wait_s: float
+
+
+class Compacted(Stamped):
+    """The oldest turns were taken out of the conversation, because it no longer fitted the model."""
+
+    event: Literal["compaction"] = "compaction"
+    turns_removed: int
+    turns_kept: int
+
+
+class BudgetSpent(Stamped):
+    """What the rollout has spent after a turn, and what is left."""
+
+    event: Literal["budget"] = "budget"
+    spent: Spending
+    left: Limits
+
+
+class Submitted(Stamped):
+    """The model's final answer and its evaluation."""
+
+    event: Literal["submitted"] = "submitted"
+    candidate: str
+    evaluation: Evaluation
+
+
+class Ended(Stamped):
+    """The last event of a rollout."""
+
+    event: Literal["ended"] = "ended"
+    reason: EndReason
+    message: str
+
+
+Event = Annotated[
+    RolloutStarted | ModelReplied | ToolReturned | Retried | Compacted | BudgetSpent | Submitted | Ended,
+    Field(discriminator="event"),
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+"""Reads any event from its JSON line."""

@@ -1,0 +1,112 @@
+"""A transcript rendered for reading: the whole conversation, then the table of turns."""
+
+import json
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.text import Text
+
+from runs.config import RunConfig
+from runs.events import (
+    BudgetSpent,
+    Compacted,
+    Ended,
+    Event,
+    ModelReplied,
+    Retried,
+    RolloutStarted,
+    Submitted,
+    ToolCall,
+    ToolReturned,
+)
+from runs.summary import call_row, summarize
+from runs.terminal import call_line, printable, totals, turns_table
+
+
+def render_rollout(console: Console, config: RunConfig, events: Sequence[Event]) -> None:
+    """Print a rollout from the first event to the totals."""
+    summary = summarize(events)
+    console.print(Text(f"run {config.id}, {summary.rollout}: {summary.task} on {summary.target}, {summary.model}"))
+    console.print(Text(printable(f"how it was made: {config.provenance}")))
+    for event in events:
+        render_event(console, event)
+    console.print()
+    console.print(turns_table(summary.rows, title=f"{summary.task}, {summary.rollout}"))
+    console.print(totals(summary))
+
+
+def render_event(console: Console, event: Event) -> None:
+    """Print one event; what a budget event says stands in the totals."""
+    match event:
+        case RolloutStarted():
+            _block(console, "system prompt", event.system_prompt, style="dim")
+            _block(console, "opening", event.opening)
+        case ModelReplied():
+            _reply(console, event)
+        case ToolReturned():
+            console.print()
+            console.print(call_line(call_row(event)), soft_wrap=True)
+            _text(console, event.reply.text)
+        case Retried():
+            _text(
+                console, f"\nretry after attempt {event.attempt} in {event.wait_s:.1f} s: {event.error}", style="yellow"
+            )
+        case Compacted():
+            removed = f"\n{event.turns_removed} turns removed from the conversation, {event.turns_kept} kept"
+            _text(console, removed, style="yellow")
+        case Submitted():
+            _text(console, f"\nsubmitted {event.candidate}: {event.evaluation.message}", style="bold")
+        case Ended():
+            _text(console, f"\nended: {event.reason.value} ({event.message})", style="bold")
+        case BudgetSpent():
+            pass
+
+
+def _reply(console: Console, event: ModelReplied) -> None:
+    usage = event.usage
+    heading = f"turn {event.turn}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
+    console.print(Rule(heading, align="left", characters="-"))
+    if event.reasoning:
+        _block(console, "reasoning", event.reasoning, style="dim italic")
+    if event.text:
+        _block(console, "text", event.text)
+    for call in event.tool_calls:
+        _call(console, call)
+    if event.finish_reason not in ("stop", "tool_calls"):
+        _text(console, f"the reply ended because of: {event.finish_reason}", style="yellow")
+
+
+def _call(console: Console, call: ToolCall) -> None:
+    """Print a call; a candidate's code as code, other arguments as the model wrote them."""
+    code, rest = _split_code(call.arguments)
+    _text(console, f"\n> {call.name} {rest}", style="bold cyan")
+    if not code:
+        return
+    if console.is_terminal:
+        console.print(Syntax(printable(code), "python", line_numbers=True, word_wrap=True))
+    else:
+        _text(console, code)
+
+
+def _split_code(arguments: str) -> tuple[str, str]:
+    """The candidate's code among the arguments, if any, and the other arguments."""
+    try:
+        parsed = json.loads(arguments)
+    except ValueError:
+        return "", arguments
+    code = parsed.get("kernel_code") if isinstance(parsed, dict) else None
+    if not isinstance(code, str):
+        return "", arguments
+    rest = {name: value for name, value in parsed.items() if name != "kernel_code"}
+    return code, json.dumps(rest) if rest else ""
+
+
+def _block(console: Console, title: str, text: str, style: str = "") -> None:
+    _text(console, f"\n[{title}]", style="bold")
+    _text(console, text, style=style)
+
+
+def _text(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(printable(text), style=style), soft_wrap=True)

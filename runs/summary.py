@@ -1,0 +1,139 @@
+"""What can be derived from a transcript: the table of turns and the totals."""
+
+from collections.abc import Sequence
+
+from runs.config import Spending
+from runs.events import (
+    BudgetSpent,
+    Ended,
+    EndReason,
+    Event,
+    ModelReplied,
+    Retried,
+    RolloutStarted,
+    Submitted,
+    ToolReturned,
+)
+from tasks.errors import RunFormatError
+from tasks.record import Record
+from tasks.spec import Target
+from tools.results import Built, Evaluation, Fault, Interval, Refused, Timed, ToolResult
+
+SHORT_ID = 8
+"""How many characters of a candidate's id are enough to tell candidates of one run apart."""
+
+
+class Outcome(Record):
+    """The answer to one tool call, in the three figures that tables show."""
+
+    verdict: str
+    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out."""
+    median_ns: float | None = None
+    speedup: float | None = None
+    speedup_interval: Interval | None = None
+
+
+class CallRow(Record):
+    """One tool call in the table of turns."""
+
+    turn: int
+    tool: str
+    candidate: str | None
+    outcome: Outcome
+    seconds: float
+
+
+class RolloutSummary(Record):
+    """One rollout in figures."""
+
+    rollout: str
+    task: str
+    target: Target
+    model: str
+    rows: tuple[CallRow, ...]
+    turns: int
+    retries: int
+    spent: Spending
+    best: CallRow | None
+    """The fastest right candidate that was timed."""
+    submitted: Outcome | None
+    reason: EndReason | None
+    """None where the rollout was killed, or is still going on."""
+    message: str
+
+
+def outcome_of(result: ToolResult) -> Outcome:
+    """The figures of one tool result."""
+    if isinstance(result, Evaluation):
+        return _timed(result.timed, result.verdict.value) if result.timed else Outcome(verdict=result.verdict.value)
+    if isinstance(result, Timed):
+        return _timed(result, "correct")
+    if isinstance(result, Fault):
+        return Outcome(verdict=result.verdict.value)
+    if isinstance(result, Built):
+        return Outcome(verdict="built")
+    if isinstance(result, Refused):
+        return Outcome(verdict="refused")
+    return Outcome(verdict="correct")
+
+
+def call_row(event: ToolReturned) -> CallRow:
+    """The row of one tool result."""
+    return CallRow(
+        turn=event.turn,
+        tool=event.tool,
+        candidate=event.reply.candidate,
+        outcome=outcome_of(event.reply.result),
+        seconds=event.seconds,
+    )
+
+
+def summarize(events: Sequence[Event]) -> RolloutSummary:
+    """The summary of a transcript, also of one that was cut short."""
+    if not events or not isinstance(events[0], RolloutStarted):
+        raise RunFormatError(
+            "The transcript does not begin with `rollout_started`; it was cut before anything happened."
+        )
+    started = events[0]
+    rows = tuple(call_row(event) for event in events if isinstance(event, ToolReturned))
+    ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
+    submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
+    fast = [row for row in rows if row.outcome.speedup is not None and row.outcome.verdict == "correct"]
+    return RolloutSummary(
+        rollout=started.rollout,
+        task=started.task,
+        target=started.target,
+        model=started.model,
+        rows=rows,
+        turns=max(event.turn for event in events),
+        retries=sum(isinstance(event, Retried) for event in events),
+        spent=_spending(events),
+        best=max(fast, key=lambda row: row.outcome.speedup or 0.0, default=None),
+        submitted=None if submitted is None else outcome_of(submitted.evaluation),
+        reason=None if ended is None else ended.reason,
+        message="no end was recorded" if ended is None else ended.message,
+    )
+
+
+def _timed(timed: Timed, verdict: str) -> Outcome:
+    return Outcome(
+        verdict=verdict,
+        median_ns=timed.median_ns,
+        speedup=timed.speedup,
+        speedup_interval=timed.speedup_interval,
+    )
+
+
+def _spending(events: Sequence[Event]) -> Spending:
+    """What was spent, counted from the replies, so that a killed rollout is counted whole."""
+    replies = [event for event in events if isinstance(event, ModelReplied)]
+    costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
+    measured = [event.spent.seconds for event in events if isinstance(event, BudgetSpent)]
+    elapsed = (events[-1].time - events[0].time).total_seconds()
+    return Spending(
+        turns=len(replies),
+        input_tokens=sum(reply.usage.input_tokens for reply in replies),
+        output_tokens=sum(reply.usage.output_tokens for reply in replies),
+        seconds=max([elapsed, *measured[-1:]]),
+        dollars=sum(costs) if len(costs) == len(replies) and replies else None,
+    )
