@@ -3,7 +3,7 @@
 import copy
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,7 +123,23 @@ def _free_axes(problem: _Problem) -> tuple[Axis, ...]:
     length = _shared_size(problem, -1)
     if length is not None and all(len(shape) > 1 for shape in problem.shapes):
         axes += _probe(problem, "L", length)
-    return tuple(axes)
+    return _together(problem, tuple(axes))
+
+
+def _together(problem: _Problem, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes with the last one's minimum raised until all minima are accepted at once.
+
+    BatchNorm in training mode, for example, accepts N = 1 and L = 1 but not both.
+    """
+    if not axes:
+        return axes
+    *others, last = axes
+    minima = {axis.name: axis.minimum for axis in others}
+    steps = _least(
+        last.cuda // last.multiple_of,
+        lambda count: _accepted(problem, {**minima, last.name: count * last.multiple_of}),
+    )
+    return (*others, last.model_copy(update={"minimum": steps * last.multiple_of}))
 
 
 def _shared_size(problem: _Problem, dim: int) -> int | None:
@@ -144,9 +160,20 @@ def _probe(problem: _Problem, name: str, size: int) -> tuple[Axis, ...]:
     if len(accepted) < 2:
         return ()
     step = next((s for s in (1, 2, 4, 8, 16, 32, 64, 128) if size % s == 0 and accepts(size + s)), size)
-    small = range(step, size + 1, step) if size // step <= 4096 else (step * 2**k for k in range(size.bit_length()))
-    minimum = next((candidate for candidate in small if candidate <= size and accepts(candidate)), size)
+    minimum = step * _least(size // step, lambda steps: accepts(step * steps))
     return (Axis(name=name, cuda=size, cpu=size, minimum=minimum, multiple_of=step),)
+
+
+def _least(accepted: int, accepts: Callable[[int], bool]) -> int:
+    """The least accepted number, by bisection from one that is: whoever accepts a size accepts larger ones."""
+    refused = 0
+    while accepted - refused > 1:
+        middle = (accepted + refused) // 2
+        if accepts(middle):
+            accepted = middle
+        else:
+            refused = middle
+    return accepted
 
 
 def _with_sizes(shapes: _Shapes, sizes: dict[str, int]) -> _Shapes:
@@ -237,7 +264,7 @@ def _input_spec(problem: _Problem, position: int, axes: tuple[Axis, ...]) -> Inp
 def _domain(tensor: Tensor) -> Domain:
     if not tensor.dtype.is_floating_point:
         return "integer"
-    return "real" if bool((tensor < 0).any()) else "nonnegative"
+    return "real" if float(tensor.min()) < 0 else "nonnegative"
 
 
 def _precision(problem: _Problem) -> TargetPrecision:
@@ -269,8 +296,8 @@ def _notes(axes: tuple[Axis, ...], state: tuple[str, ...]) -> str:
         for axis in axes
     )
     return (
-        "Derived from the file: the inputs' shapes, types and signs from one call of get_inputs(); free axes by probing "
-        f"the model: {free or 'none'}; buffers that training mode changes: {', '.join(state) or 'none'}; the precision "
-        f"class from the inputs' type. The model runs as constructed, in training mode. The benchmark shape of "
-        f"{Target.CUDA} is the file's own. Causality is not derived."
+        "Derived from the file: the inputs' shapes, types and signs from one call of get_inputs(); free axes by "
+        f"probing the model: {free or 'none'}; buffers that training mode changes: {', '.join(state) or 'none'}; the "
+        "precision class from the inputs' type. The model runs as constructed, in training mode. The benchmark shape "
+        f"of {Target.CUDA} is the file's own. Causality is not derived."
     )
