@@ -1,0 +1,58 @@
+"""Causal Conv1d on the host that reads input t + padding - k * dilation: taps reversed. Incorrect."""
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP_SOURCE = """
+torch::Tensor causal_conv(torch::Tensor x, torch::Tensor weight, int64_t dilation) {
+    TORCH_CHECK(x.dim() == 3 && weight.dim() == 3, "causal_conv: expected x (N, C, L) and weight (O, C, K)");
+    TORCH_CHECK(x.scalar_type() == torch::kFloat32, "causal_conv: expected float32, got ", x.scalar_type());
+    TORCH_CHECK(x.size(1) == weight.size(1), "causal_conv: x has ", x.size(1), " channels, weight ", weight.size(1));
+    const torch::Tensor input = x.contiguous();
+    const torch::Tensor taps = weight.contiguous();
+    const int64_t batch = input.size(0), channels = input.size(1), length = input.size(2);
+    const int64_t outputs = taps.size(0), width = taps.size(2);
+    torch::Tensor out = torch::empty({batch, outputs, length}, input.options());
+    const float* in = input.data_ptr<float>();
+    const float* w = taps.data_ptr<float>();
+    float* result = out.data_ptr<float>();
+    #pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t n = 0; n < batch; ++n) {
+        for (int64_t o = 0; o < outputs; ++o) {
+            float* __restrict__ row = result + (n * outputs + o) * length;
+            std::fill(row, row + length, 0.0f);
+            for (int64_t c = 0; c < channels; ++c) {
+                const float* __restrict__ samples = in + (n * channels + c) * length;
+                for (int64_t k = 0; k < width; ++k) {
+                    const int64_t shift = (width - 1) * dilation - k * dilation;
+                    const float tap = w[(o * channels + c) * width + k];
+                    for (int64_t t = 0; t + shift < length; ++t) row[t] += tap * samples[t + shift];
+                }
+            }
+        }
+    }
+    return out;
+}
+"""
+
+extension = load_inline(
+    name="causal_wrong_tap_order",
+    cpp_sources=CPP_SOURCE,
+    functions=["causal_conv"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+    extra_ldflags=["-fopenmp"],
+)
+
+
+class ModelNew(nn.Module):
+    """Holds the reference's parameters; the arithmetic is in the extension."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel_size, dilation=dilation, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (N, in_channels, L) to (N, out_channels, L)."""
+        return extension.causal_conv(x, self.conv.weight, self.dilation)
