@@ -12,7 +12,7 @@ from tools.briefing import Machine
 class Limits(Record):
     """The most a rollout may spend; None means without limit."""
 
-    turns: int | None = Field(default=None, ge=1)
+    turns: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
     """Input and output tokens of all model replies together."""
     seconds: float | None = Field(default=None, ge=0)
@@ -44,7 +44,7 @@ class Prices(Record):
     """For the part of the input that the server had in its cache."""
     output: float = Field(ge=0)
     as_of: str
-    """The date on which these prices were looked up."""
+    """The date from which these prices were known to hold."""
 
 
 class RunConfig(Record):

@@ -41,6 +41,8 @@ class TranscriptLog:
         """Write one event and return it with its sequence number."""
         stamped = event.model_copy(update={"sequence": self._written})
         line = memoryview(_line(stamped))
+        # Counted first: an interrupt between write and count must not give a number out twice.
+        self._written += 1
         try:
             while line:
                 line = line[self._file.write(line) :]
@@ -49,9 +51,8 @@ class TranscriptLog:
             self.failed = True
             raise UsageError(
                 f"The transcript {self.path} can no longer be written ({error.strerror}). It holds everything up to "
-                f"event {self._written - 1}. Make room or choose another --out, and run again."
+                f"event {stamped.sequence - 1}. Make room or choose another --out, and run again."
             ) from error
-        self._written += 1
         return stamped
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from runs.events import Event, ModelReplied, RolloutStarted, ToolReturned
+from runs.events import Event, ModelReplied, ToolReturned
 from runs.summary import Outcome, outcome_of
 from tasks.errors import RunFormatError
 from tasks.record import Record
@@ -49,10 +49,3 @@ def replay_calls(events: Sequence[Event], tools: Tools) -> Iterator[Replayed]:
                 message=reply.text,
                 seconds=time.monotonic() - began,
             )
-
-
-def started(events: Sequence[Event]) -> RolloutStarted:
-    """The event a transcript begins with."""
-    if events and isinstance(events[0], RolloutStarted):
-        return events[0]
-    raise RunFormatError("The transcript does not begin with `rollout_started`; it was cut before anything happened.")

@@ -51,7 +51,6 @@ class RolloutSummary(Record):
     target: Target
     model: str
     rows: tuple[CallRow, ...]
-    turns: int
     retries: int
     spent: Spending
     best: CallRow | None
@@ -88,24 +87,26 @@ def call_row(event: ToolReturned) -> CallRow:
     )
 
 
+def started(events: Sequence[Event]) -> RolloutStarted:
+    """The event a transcript begins with."""
+    if events and isinstance(events[0], RolloutStarted):
+        return events[0]
+    raise RunFormatError("The transcript does not begin with `rollout_started`; it was cut before anything happened.")
+
+
 def summarize(events: Sequence[Event]) -> RolloutSummary:
     """The summary of a transcript, also of one that was cut short."""
-    if not events or not isinstance(events[0], RolloutStarted):
-        raise RunFormatError(
-            "The transcript does not begin with `rollout_started`; it was cut before anything happened."
-        )
-    started = events[0]
+    first = started(events)
     rows = tuple(call_row(event) for event in events if isinstance(event, ToolReturned))
     ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
     fast = [row for row in rows if row.outcome.speedup is not None and row.outcome.verdict == "correct"]
     return RolloutSummary(
-        rollout=started.rollout,
-        task=started.task,
-        target=started.target,
-        model=started.model,
+        rollout=first.rollout,
+        task=first.task,
+        target=first.target,
+        model=first.model,
         rows=rows,
-        turns=max(event.turn for event in events),
         retries=sum(isinstance(event, Retried) for event in events),
         spent=_spending(events),
         best=max(fast, key=lambda row: row.outcome.speedup or 0.0, default=None),

@@ -1,5 +1,6 @@
 """How runs look on a terminal: consoles, tables of turns, and text that cannot steer the terminal."""
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -13,6 +14,9 @@ PLAIN_WIDTH = 120
 
 GOOD = ("correct", "built")
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, overrides of the writing direction and halves of surrogate pairs."""
+
 
 def make_console() -> Console:
     """A console on standard output: coloured on a terminal, plain text of a fixed width elsewhere."""
@@ -22,9 +26,7 @@ def make_console() -> Console:
 
 def printable(text: str) -> str:
     """The text without control characters, so that what a model wrote cannot steer the terminal."""
-    return "".join(
-        c if c in "\n\t" or c.isprintable() or c.isspace() and c > "\x1f" else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def duration(nanoseconds: float | None) -> str:
@@ -65,7 +67,7 @@ def call_line(row: CallRow) -> Text:
 
 def turns_table(rows: Sequence[CallRow], title: str) -> Table:
     """The table of turns."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for name in ("turn", "tool", "candidate", "verdict"):
         table.add_column(name)
     for name in ("time", "speedup", "seconds"):

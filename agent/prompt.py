@@ -1,0 +1,56 @@
+"""The words the model is given: Markdown files in `agent/prompts/`, filled in by Jinja."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from runs.config import Limits
+from tools.briefing import Briefing
+
+_FOLDER = Path(__file__).parent / "prompts"
+
+
+def system_prompt(briefing: Briefing, limits: Limits) -> str:
+    """What the model has to do, by which rules, with which tools, on which machine, against which times."""
+    return _render(
+        "system",
+        briefing=briefing,
+        limits=limits,
+        fastest=min((b for b in briefing.baselines if b.median_ns), key=lambda b: b.median_ns or 0.0, default=None),
+    )
+
+
+def phrase(name: str) -> str:
+    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `compacted`."""
+    return _render(name)
+
+
+def _render(name: str, **values: object) -> str:
+    return _environment().get_template(f"{name}.md").render(values).strip()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    environment.filters["us"] = _microseconds
+    environment.filters["quantity"] = _quantity
+    return environment
+
+
+def _microseconds(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e3:.4g} us"
+
+
+def _quantity(value: float) -> str:
+    """A large number with a decimal prefix, for example `3.35 T`."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}"
+    return f"{value:.3g} "
