@@ -14,6 +14,7 @@ from runs.render import render_rollout
 from runs.replay import Replayed, replay_calls
 from runs.summary import started, summarize
 from runs.terminal import duration, make_console, printable, short, speedup, verdict
+from tasks.loader import find_task
 from tasks.record import Record
 from tasks.spec import Target
 
@@ -49,14 +50,13 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Carry a recorded run's tool calls out again here, beside the recorded results. Exits 1 if a verdict differs."""
-    # Judging needs PyTorch; reading a run must not pay for its import.
-    from tasks.loader import find_task
-    from tools.judge import Judge
-    from tools.toolbox import Toolbox
-
     found = find_run(run)
     config = found.run.config()
     task = find_task(config.task_argument)
+    # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
+    from tools.judge import Judge
+    from tools.toolbox import Toolbox
+
     console = make_console()
     agreed = True
     for rollout in found.rollouts:

@@ -1,0 +1,91 @@
+"""Choosing the model of a run from what the caller named and the environment holds."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from agent.model import ModelClient
+from agent.prices import prices_of
+from agent.recorded import NAME, RecordedModel, find_recording, recording_of
+from runs.config import Limits, Prices
+from tasks.errors import UsageError
+from tasks.spec import Target
+
+KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
+NO_KEY = "no-key-needed"
+"""What is sent as the key to a server of one's own; the SDK refuses to send none."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A model, ready to make a client for each rollout."""
+
+    name: str
+    make_client: Callable[[], ModelClient]
+    base_url: str | None = None
+    """Without any password in it."""
+    recorded_from: str | None = None
+    prices: Prices | None = None
+    by_default: bool = False
+    """True where nothing was named and no key was found."""
+
+
+def choose(
+    model: str | None, base_url: str | None, task: str, target: Target, environment: Mapping[str, str] = os.environ
+) -> Choice:
+    """The model that the caller means; raises UsageError where that cannot be told."""
+    key = next((environment[name] for name in KEY_NAMES if environment.get(name)), None)
+    url = base_url or environment.get("OPENAI_BASE_URL") or None
+    if model is None and key is None and url is None:
+        return _recorded(None, task, target, by_default=True)
+    if model is not None and (model == NAME or model.startswith(f"{NAME}:")):
+        return _recorded(model.removeprefix(NAME).removeprefix(":") or None, task, target)
+    if model is None:
+        raise UsageError("Which model? Name one of the server's with --model, or replay one with --model recorded.")
+    if key is None and url is None:
+        raise UsageError(
+            f"There is no key for {model}. Set OPENAI_API_KEY, or name a server of your own with --base-url, "
+            "or replay a recorded run with --model recorded."
+        )
+    return _served(model, key or NO_KEY, url)
+
+
+def require_prices(limits: Limits, choice: Choice) -> None:
+    """Raise UsageError if dollars are limited but cannot be counted."""
+    if limits.dollars is not None and choice.prices is None:
+        raise UsageError(
+            f"The prices of {choice.name} are not known, so --dollars cannot be kept. Add them to agent/prices.toml, "
+            "or limit --tokens instead."
+        )
+
+
+def _served(model: str, key: str, url: str | None) -> Choice:
+    # The SDK takes most of a second to import, which a replay need not pay for.
+    from agent.openai_chat import OpenAIChat
+
+    return Choice(
+        name=model,
+        make_client=lambda: OpenAIChat(model, key, url),
+        base_url=None if url is None else _without_password(url),
+        prices=prices_of(model),
+    )
+
+
+def _recorded(asked: str | None, task: str, target: Target, by_default: bool = False) -> Choice:
+    run, rollout = find_recording(task, target) if asked is None else recording_of(asked)
+    events = run.events(rollout)
+    recorded_task = run.config().task
+    if recorded_task != task:
+        raise UsageError(f"The run {run.id} is of {recorded_task}, not of {task}; its candidates would not fit.")
+    return Choice(
+        name=NAME,
+        make_client=lambda: RecordedModel(events),
+        recorded_from=f"{recorded_task}/{run.id}/{rollout}",
+        by_default=by_default,
+    )
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
