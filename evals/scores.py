@@ -54,7 +54,7 @@ class GeometricMean(Record):
 
     value: float
     interval: Interval | None
-    """Percentile bootstrap over candidates; None for fewer than two. It shows how candidates differ, not clock noise."""
+    """Percentile bootstrap over candidates; None for fewer than two. It shows how candidates differ, not noise."""
     count: int
 
 

@@ -1,0 +1,63 @@
+"""The command line of Kernelwright, composed of the floors' own commands."""
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+import agent.commands
+import evals.commands
+import runs.commands
+import tasks.commands
+import tools.commands
+from tasks.errors import KernelwrightError, UnavailableError, UsageError
+
+app = typer.Typer(
+    help="Makes CUDA kernels for 1D convolutions faster, and proves every speedup it reports.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"kernelwright {version('kernelwright')}")
+    except PackageNotFoundError:
+        typer.echo("kernelwright, run from a checkout that is not installed")
+    raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+for floor in (tools.commands, tasks.commands, agent.commands, runs.commands, evals.commands):
+    floor.register(app)
+
+
+def main() -> None:
+    """Run the command line; an error of Kernelwright's own becomes one line and an exit code."""
+    try:
+        app()
+    except KernelwrightError as error:
+        print(f"kernelwright: {error}", file=sys.stderr)
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: KernelwrightError) -> int:
+    if isinstance(error, UsageError):
+        return 2
+    return 3 if isinstance(error, UnavailableError) else 4
+
+
+if __name__ == "__main__":
+    main()
