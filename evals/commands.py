@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    task: Annotated[str, typer.Argument(help="A task's name, or the path of a task or KernelBench problem file.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="A task's name, or the path of a task or KernelBench problem file.")
+    ],
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Candidates: modules that define ModelNew.")],
     target: Annotated[
         Target | None, typer.Option(help="Where candidates run; by default cuda where there is a GPU, else cpu.")

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from tasks.record import Record
 from tools.results import Interval
 from tools.verdict import Verdict, culprit
@@ -79,14 +77,24 @@ def geometric_mean(outcomes: Sequence[Outcome]) -> GeometricMean | None:
     speedups = [o.speedup for o in outcomes if o.verdict is Verdict.CORRECT and o.speedup is not None]
     if not speedups:
         return None
-    logs = np.log(np.asarray(speedups, dtype=np.float64))
-    interval = None
-    if len(logs) > 1:
-        random = np.random.default_rng(_SEED)
-        means = [logs[random.integers(0, len(logs), len(logs))].mean() for _ in range(_RESAMPLES)]
-        low, high = np.exp(np.percentile(means, (2.5, 97.5)))
-        interval = Interval(low=float(low), high=float(high))
-    return GeometricMean(value=float(np.exp(logs.mean())), interval=interval, count=len(logs))
+    logs = [math.log(speedup) for speedup in speedups]
+    return GeometricMean(
+        value=math.exp(math.fsum(logs) / len(logs)),
+        interval=_bootstrap(logs) if len(logs) > 1 else None,
+        count=len(logs),
+    )
+
+
+def _bootstrap(logs: Sequence[float]) -> Interval:
+    """The percentile interval of exp(mean) over resamples of `logs`."""
+    # Importing NumPy takes a fifth of the time of `kernelwright --help`.
+    import numpy as np
+
+    values = np.asarray(logs, dtype=np.float64)
+    random = np.random.default_rng(_SEED)
+    means = [values[random.integers(0, len(values), len(values))].mean() for _ in range(_RESAMPLES)]
+    low, high = np.exp(np.percentile(means, (2.5, 97.5)))
+    return Interval(low=float(low), high=float(high))
 
 
 def count_verdicts(outcomes: Sequence[Outcome]) -> dict[Verdict, int]:

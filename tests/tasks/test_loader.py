@@ -84,9 +84,7 @@ def test_a_syntax_error_gives_the_line(tmp_path: Path) -> None:
 
 
 def test_facts_that_break_a_rule_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        TaskError, match=r"(?s)TASK does not hold valid facts.*inputs use axes that are not listed"
-    ):
+    with pytest.raises(TaskError, match=r"(?s)TASK does not hold valid facts.*inputs use axes that are not listed"):
         find_task(write(tmp_path, STATED.replace('dims=("N", 3)', 'dims=("M", 3)')))
 
 
