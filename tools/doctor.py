@@ -18,7 +18,10 @@ from tasks.spec import Target
 from tools.cache import cache_root
 from tools.process import run
 from tools.toolchain import find_cuda_home, find_host_compiler, nvcc_version
+from tools.workers import SANDBOX
 
+_BOTH = (Target.CUDA, Target.CPU)
+_KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
 _NEEDED_BYTES = 2 * 2**30
 """Precompiled headers take some hundred megabytes each, built extensions a few."""
 
@@ -59,6 +62,7 @@ def examine() -> Report:
         _python_headers,
         _gpu,
         _cuda_compiler,
+        _sandbox,
         _cache,
         _cores,
         _memory,
@@ -67,9 +71,6 @@ def examine() -> Report:
         _api_key,
     )
     return Report(findings=tuple(check() for check in checks))
-
-
-_BOTH = (Target.CUDA, Target.CPU)
 
 
 def _python() -> Finding:
@@ -202,12 +203,20 @@ def _optional_tool(name: str, purpose: str) -> Finding:
     return Finding(check=name, status="ok", found=found)
 
 
+def _sandbox() -> Finding:
+    """The tier that workers run in; this version has one tier, the same on every machine."""
+    found = f"tier {SANDBOX!r}: own session, limits, scrubbed environment; files and network stay within reach"
+    return Finding(check="sandbox", status="note", found=found, remedy="run candidates you do not trust in a container")
+
+
 def _api_key() -> Finding:
-    if os.environ.get("OPENAI_API_KEY"):
-        return Finding(check="API key", status="ok", found="OPENAI_API_KEY is set")
+    """Whether there is a key for a model's server; its value is never read out."""
+    names = [name for name in _KEY_NAMES if os.environ.get(name)]
+    if names:
+        return Finding(check="API key", status="ok", found=f"{' and '.join(names)} set")
     return Finding(
         check="API key",
         status="note",
-        found="OPENAI_API_KEY is not set: `run` replays a recorded model",
-        remedy="set it to have a model work, with --model and, for other servers, --base-url",
+        found=f"neither {' nor '.join(_KEY_NAMES)} is set: `run` uses a recorded model",
+        remedy="set one to have a model work; or name a server of your own with --base-url",
     )

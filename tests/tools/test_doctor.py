@@ -57,7 +57,7 @@ def test_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-value")
     for arguments in (["doctor"], ["doctor", "--json"]):
         result = CliRunner().invoke(app, arguments)
-        assert "OPENAI_API_KEY is set" in result.output
+        assert "OPENAI_API_KEY set" in result.output
         assert "secret" not in result.output
 
 
