@@ -1,0 +1,134 @@
+"""The oracle: the task's reference in float64, and what honest implementations of its precision class make of it."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tasks.errors import HarnessError, TaskError
+from tasks.loader import Task
+from tasks.spec import Precision, Target
+from tools.rounding import RoundedProducts
+from tools.worker.plain_values import encode
+from tools.worker.tensors import ContractError, flatten
+
+_WORKING = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
+
+Named = list[tuple[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is right for one call, and what honest implementations answer."""
+
+    exact: Named
+    """The outputs in float64 (integers as they are), then the buffers that the call updates."""
+    honest: list[Named]
+    """The same of PyTorch itself in the class, and of the reference with rounded operands."""
+    dtypes: dict[str, torch.dtype]
+    """The dtype that each output must have."""
+
+
+class Oracle:
+    """Runs one task's reference on one device; trusted code only ever sees it."""
+
+    def __init__(self, task: Task, target: Target, device: str) -> None:
+        self.task = task
+        self.precision = task.facts.precision_on(target)
+        self.device = device
+        reference = task.load()
+        self._model_class = reference.model_class
+        self._init_inputs = reference.init_inputs
+        try:
+            self.init_inputs = encode(list(reference.init_inputs))
+        except TypeError as error:
+            raise TaskError(
+                f"{task.path}: get_init_inputs() holds a value that cannot be given to a candidate: {error}; "
+                "use numbers, texts, None, and lists, tuples or dicts of these."
+            ) from error
+        try:
+            self._template = self._construct()
+        except Exception as error:
+            raise TaskError(f"{task.path}: Model(*get_init_inputs()) failed: {type(error).__name__}: {error}") from error
+
+    def _construct(self) -> torch.nn.Module:
+        model = self._model_class(*self._init_inputs)
+        return model.train(self.task.mode == "train").to(self.device)
+
+    @property
+    def template(self) -> dict[str, torch.Tensor]:
+        """The reference's parameters and buffers as constructed, by name."""
+        return dict(self._template.state_dict())
+
+    @property
+    def updated(self) -> tuple[str, ...]:
+        """The buffers that a call updates in this task's mode."""
+        return self.task.facts.state if self.task.mode == "train" else ()
+
+    def answer(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, honest: bool = True) -> Answer:
+        """Run the reference on inputs and parameters of the working dtype.
+
+        Raises:
+            HarnessError: the reference itself fails on a shape that the task's facts call valid.
+        """
+        working = self._run(inputs, state, None)
+        exact = self._run(inputs, state, torch.float64)
+        others: list[Named] = []
+        if honest:
+            others.append(working)
+            if self.precision in _WORKING or self.precision is Precision.TF32:
+                with RoundedProducts(self.precision):
+                    others.append(self._run(inputs, state, torch.float64))
+        return Answer(exact, others, {name: tensor.dtype for name, tensor in working})
+
+    def _run(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Named:
+        model = self._construct()
+        model.load_state_dict(state)
+        arguments = [value.clone() for value in inputs]
+        if dtype is not None:
+            model = model.to(dtype)
+            arguments = [value.to(dtype) if value.is_floating_point() else value for value in arguments]
+        elif self.precision in _WORKING:
+            model = model.to(_WORKING[self.precision])
+        try:
+            with torch.no_grad(), tf32_allowed(self.precision is Precision.TF32), _default_dtype(dtype):
+                outputs = flatten(model(*arguments))
+        except (RuntimeError, ValueError, ContractError) as error:
+            shapes = [tuple(value.shape) for value in inputs]
+            raise HarnessError(
+                f"the reference of task {self.task.name} failed on inputs of shape {shapes}: {error}; "
+                "correct the task's axes (minimum, multiple_of) or its Model."
+            ) from error
+        own = model.state_dict()
+        return [(name, tensor.detach()) for name, tensor in outputs] + [
+            (f"state {name}", own[name]) for name in self.updated
+        ]
+
+
+@contextlib.contextmanager
+def tf32_allowed(allowed: bool) -> Iterator[None]:
+    """Allow or forbid TF32 in cuDNN and cuBLAS within the block; PyTorch's own default allows it for convolutions."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    if dtype is not None:
+        torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def describe_state(template: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of parameters and buffers."""
+    return {name: tuple(tensor.shape) for name, tensor in template.items()}

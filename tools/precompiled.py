@@ -1,0 +1,51 @@
+"""A precompiled `torch/extension.h` for the host compiler, one for each set of flags it was asked for."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from tools import process
+from tools.cache import cache_root, published
+from tools.toolchain import Toolchain
+
+COMPILE_TIMEOUT_S = 300.0
+KEPT = 6
+"""How many precompiled headers stay on disk (each takes some 200 to 500 MB); the least recently used ones go."""
+
+
+def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
+    """The header to give to `-include`, precompiled for exactly these flags; made on first use.
+
+    None where it cannot be had: the compiler is not GCC, whose rules the reuse relies on, or the flags do not compile.
+    """
+    if "g++" not in Path(toolchain.host_compiler).name and "g++" not in toolchain.host_version.lower():
+        return None
+    identity = [toolchain.host_compiler, toolchain.host_version, toolchain.torch_version, toolchain.cuda_version, flags]
+    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
+    root = cache_root() / "precompiled"
+    folder = root / key
+    prelude = folder / "prelude.h"
+    if not (folder / "prelude.h.gch").is_file():
+        try:
+            with published(folder) as work:
+                (work / "prelude.h").write_text("#include <torch/extension.h>\n")
+                # Compiled under its final path's name: GCC finds the .gch beside the header that -include names.
+                argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
+                done = process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+                if done.returncode:
+                    return None
+        finally:
+            _forget_the_oldest(root)
+    if not prelude.is_file():
+        return None
+    os.utime(folder)
+    return prelude
+
+
+def _forget_the_oldest(root: Path) -> None:
+    entries = [path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")]
+    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for stale in entries[KEPT:]:
+        shutil.rmtree(stale, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""What a worker may answer. It is not trusted, so every line is validated before anything is done with it."""
+
+from typing import Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from tasks.errors import ProtocolError
+from tasks.record import Record
+from tools.inline_request import InlineRequest
+
+
+class Written(Record):
+    """A tensor that the worker says it wrote to the shared memory."""
+
+    name: str = Field(max_length=400)
+    dtype: str = Field(max_length=40)
+    shape: tuple[int, ...] = Field(max_length=16)
+    offset: int | None = None
+    """None where it did not fit."""
+
+
+class Done(Record):
+    """A request that was carried out; which fields are there depends on the request."""
+
+    requested: int = 0
+    """How many extensions the candidate has asked for so far."""
+    ended_by: str = ""
+    matched: str = ""
+    prepare_ns: int = Field(default=0, ge=0)
+    outputs: tuple[Written, ...] = ()
+    state: tuple[Written, ...] = ()
+    inputs: tuple[Written, ...] = ()
+    computing: dict[str, int] = Field(default_factory=dict)
+    ns: int = 0
+
+
+class WorkerFault(Record):
+    """The candidate's fault, as the worker tells it."""
+
+    kind: Literal["contract", "build", "syntax", "memory", "exit", "exception"]
+    type: str
+    message: str
+    lines: tuple[str, ...] = ()
+    """The candidate's frames, innermost last."""
+
+
+class DoneLine(Record):
+    """The line of a request that was carried out."""
+
+    done: Done
+
+
+class FaultLine(Record):
+    """The line of a worker that ends with its candidate's fault."""
+
+    fault: WorkerFault
+
+
+class BuildLine(Record):
+    """The line of a worker that needs an extension."""
+
+    build: InlineRequest
+
+
+ReplyLine = DoneLine | FaultLine | BuildLine
+_REPLY: TypeAdapter[ReplyLine] = TypeAdapter(ReplyLine)
+
+
+def parse_reply(message: dict[str, object]) -> ReplyLine:
+    """The reply that a line holds.
+
+    Raises:
+        ProtocolError: the line is no reply.
+    """
+    try:
+        return _REPLY.validate_python(message)
+    except ValidationError as error:
+        raise ProtocolError(f"a worker's line broke the protocol: {error.errors()[0]['msg']}") from error

@@ -1,0 +1,50 @@
+"""Imitates a precision class in float64: the operands of every product are rounded as the class rounds them."""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tasks.spec import Precision
+
+# Bits of the stored mantissa: IEEE 754 single and half, NVIDIA's TF32 and bfloat16.
+MANTISSA_BITS = {Precision.FP32: 23, Precision.TF32: 10, Precision.FP16: 10, Precision.BF16: 7}
+
+_PRODUCTS = frozenset("convolution _convolution mm addmm bmm baddbmm addbmm mv dot conv_depthwise2d".split())
+
+
+def round_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Round float64 values to `bits` stored mantissa bits, ties away from zero as cvt.rna does; the range is kept.
+
+    The magic is in the exponent's place: adding half of the last kept bit to the pattern rounds, masking cuts.
+    """
+    dropped = 52 - bits
+    pattern = values.contiguous().view(torch.int64)
+    rounded = (pattern + (1 << (dropped - 1))) & ~((1 << dropped) - 1)
+    return torch.where(torch.isfinite(values), rounded.view(torch.float64), values)
+
+
+class RoundedProducts(TorchDispatchMode):
+    """While active, convolutions and matrix products see their operands rounded to a precision class."""
+
+    def __init__(self, precision: Precision) -> None:
+        super().__init__()
+        self._bits = MANTISSA_BITS[precision]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Round the float64 operands of products; biases are added exactly as everywhere."""
+        del types
+        name = func.name().partition("::")[2].split(".")[0]
+        if name in _PRODUCTS:
+            added = 1 if name.startswith(("addmm", "baddbmm", "addbmm")) else None
+            bias = 2 if "convolution" in name else (3 if name.startswith("conv_depthwise") else None)
+            args = tuple(
+                round_mantissa(value, self._bits)
+                if isinstance(value, torch.Tensor)
+                and value.dtype == torch.float64
+                and index not in (bias,)
+                and not (added is not None and index == 0)
+                else value
+                for index, value in enumerate(args)
+            )
+        return func(*args, **(kwargs or {}))

@@ -1,0 +1,153 @@
+"""Finds the compilers: the CUDA toolkit behind whatever `nvcc` is on the path, the host compiler, PyTorch's headers."""
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from tasks.errors import UnavailableError
+from tools.process import scrubbed_environment
+
+DEFAULT_ARCHITECTURE = "9.0a"
+"""Compiled for when this machine has no GPU to ask: Hopper with its architecture-specific instructions."""
+
+
+def _is_toolkit(root: Path) -> bool:
+    return (root / "bin" / "nvcc").is_file() and any(
+        (root / include / "cuda_runtime.h").is_file() for include in ("include", "targets/x86_64-linux/include")
+    )
+
+
+def _toolkit_of_nvcc(nvcc: str) -> Path | None:
+    """Ask the compiler where its toolkit is: a wrapper script or a link on the path says nothing about it."""
+    try:
+        answer = subprocess.run(
+            [nvcc, "--dryrun", "-x", "cu", os.devnull],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env=scrubbed_environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    where = re.search(r"^#\$ _HERE_=(.+)$", answer.stderr + answer.stdout, re.MULTILINE)
+    return Path(where.group(1).strip()).resolve().parent if where else None
+
+
+@lru_cache(maxsize=1)
+def find_cuda_home() -> Path | None:
+    """The root of the CUDA toolkit, or None.
+
+    Asked in this order, and the first that holds both nvcc and the runtime's headers wins: `CUDA_HOME`, `CUDA_PATH`,
+    the toolkit that the `nvcc` on the path reports for itself, `/usr/local/cuda`, the toolkit of the pip wheels.
+    """
+    places: list[Path] = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    if nvcc := shutil.which("nvcc"):
+        places += [p for p in (_toolkit_of_nvcc(nvcc), Path(nvcc).resolve().parent.parent) if p is not None]
+    places.append(Path("/usr/local/cuda"))
+    places.append(Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13")
+    return next((place for place in places if _is_toolkit(place)), None)
+
+
+@lru_cache(maxsize=1)
+def nvcc_version() -> str:
+    """The version of the CUDA compiler such as `13.0.88`, or an empty text where there is none."""
+    home = find_cuda_home()
+    if home is None:
+        return ""
+    answer = subprocess.run([str(home / "bin" / "nvcc"), "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"V(\d+\.\d+\.\d+)", answer.stdout)
+    return found.group(1) if found else ""
+
+
+def find_host_compiler() -> str | None:
+    """The C++ compiler that builds host code: `CXX` where it is set, else `g++`, `c++` or `clang++`."""
+    for name in filter(None, (os.environ.get("CXX"), "g++", "c++", "clang++")):
+        if found := shutil.which(name):
+            return found
+    return None
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Everything that a build's commands depend on; two equal toolchains build the same."""
+
+    host_compiler: str
+    host_version: str
+    torch_version: str
+    torch_root: Path
+    cuda_home: Path | None
+    cuda_version: str
+    architecture: str
+    """Compute capability to build for, such as `9.0a`."""
+
+    @cached_property
+    def host_standard(self) -> str:
+        """The C++ standard that `load_inline` of this PyTorch asks for: C++20 since 2.13."""
+        major, minor = (int(part) for part in self.torch_version.split(".")[:2])
+        return "-std=c++20" if (major, minor) >= (2, 13) else "-std=c++17"
+
+    @cached_property
+    def host_includes(self) -> tuple[str, ...]:
+        """The `-isystem` flags of PyTorch and Python, as `load_inline` gives them."""
+        torch = self.torch_root / "include"
+        folders = [torch, torch / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_path("include"))]
+        return tuple(part for folder in folders for part in ("-isystem", str(folder)))
+
+    @cached_property
+    def cuda_includes(self) -> tuple[str, ...]:
+        """The `-isystem` flags of the CUDA toolkit; none where there is no toolkit."""
+        return () if self.cuda_home is None else ("-isystem", str(self.cuda_home / "include"))
+
+    @cached_property
+    def nvcc(self) -> str:
+        """The CUDA compiler.
+
+        Raises:
+            UnavailableError: there is no CUDA toolkit on this machine.
+        """
+        if self.cuda_home is None:
+            raise UnavailableError(
+                "no CUDA toolkit was found, so CUDA sources cannot be compiled here. Install one, or set CUDA_HOME to "
+                "the folder that holds bin/nvcc, and see `kernelwright doctor`; or use --target cpu."
+            )
+        return str(self.cuda_home / "bin" / "nvcc")
+
+
+def _architecture() -> str:
+    """The present GPU's capability; Hopper and later with the suffix that unlocks wgmma and setmaxnreg."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return DEFAULT_ARCHITECTURE
+    major, minor = torch.cuda.get_device_capability()
+    return f"{major}.{minor}a" if major >= 9 else f"{major}.{minor}"
+
+
+@lru_cache(maxsize=1)
+def find_toolchain() -> Toolchain:
+    """The toolchain of this machine.
+
+    Raises:
+        UnavailableError: there is no C++ compiler.
+    """
+    import torch
+
+    compiler = find_host_compiler()
+    if compiler is None:
+        raise UnavailableError("no C++ compiler was found; install g++ (Debian: apt-get install g++) or set CXX.")
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    return Toolchain(
+        host_compiler=compiler,
+        host_version=version.splitlines()[0] if version else "",
+        torch_version=torch.__version__,
+        torch_root=Path(torch.__file__).parent,
+        cuda_home=find_cuda_home(),
+        cuda_version=nvcc_version(),
+        architecture=_architecture(),
+    )

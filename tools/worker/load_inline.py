@@ -1,0 +1,120 @@
+"""The `load_inline` that a candidate finds in a worker: it asks the judge to build and imports what comes back."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.utils.cpp_extension
+
+from tools.worker.messages import Wire
+
+
+class ExtensionBuildError(RuntimeError):
+    """What a candidate sees when its extension does not build."""
+
+
+class CollectedError(BaseException):
+    """Ends a call that was made only to see which extension it builds."""
+
+
+def _texts(value: str | Sequence[str] | None) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+class InlineLoader:
+    """Stands in for `torch.utils.cpp_extension.load_inline` within one worker."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.requested = 0
+        self.collecting = False
+
+    def install(self) -> None:
+        """Put this loader where candidates look for PyTorch's."""
+        torch.utils.cpp_extension.load_inline = self.load_inline
+        torch.utils.cpp_extension.load = self.load
+
+    def load(self, *_args: Any, **_kwargs: Any) -> ModuleType:
+        """Refuse `load`: a candidate is one text, so its sources must be inline."""
+        raise ExtensionBuildError(
+            "torch.utils.cpp_extension.load builds from files, which a candidate does not have; use load_inline."
+        )
+
+    def load_inline(
+        self,
+        name: str,
+        cpp_sources: str | Sequence[str] | None = None,
+        cuda_sources: str | Sequence[str] | None = None,
+        sycl_sources: str | Sequence[str] | None = None,
+        functions: str | Sequence[str] | dict[str, str] | None = None,
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_sycl_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | str | None = None,
+        build_directory: str | None = None,
+        verbose: bool = False,
+        with_cuda: bool | None = None,
+        with_sycl: bool | None = None,
+        is_python_module: bool = True,
+        with_pytorch_error_handling: bool = True,
+        keep_intermediates: bool = True,
+        use_pch: bool = False,
+        no_implicit_headers: bool = False,
+    ) -> Any:
+        """As `torch.utils.cpp_extension.load_inline`; where and how it builds is the judge's affair.
+
+        Raises:
+            ExtensionBuildError: the sources do not compile; the judge keeps the compiler's messages.
+        """
+        del build_directory, verbose, keep_intermediates, use_pch, extra_sycl_cflags
+        if sycl_sources or with_sycl:
+            raise ExtensionBuildError("SYCL sources cannot be built here; use cpp_sources or cuda_sources.")
+        docs = functions if isinstance(functions, dict) else {item: item for item in _texts(functions)}
+        self._wire.send(
+            {
+                "build": {
+                    "name": str(name),
+                    "cpp_sources": _texts(cpp_sources),
+                    "cuda_sources": [text for text in _texts(cuda_sources) if text.strip()],
+                    "functions": None if functions is None else docs,
+                    "extra_cflags": _texts(extra_cflags),
+                    "extra_cuda_cflags": _texts(extra_cuda_cflags),
+                    "extra_ldflags": _texts(extra_ldflags),
+                    "extra_include_paths": _texts(extra_include_paths),
+                    "with_cuda": bool(with_cuda),
+                    "is_python_module": is_python_module,
+                    "error_handling": with_pytorch_error_handling,
+                    "implicit_headers": not no_implicit_headers,
+                }
+            }
+        )
+        answer = self._wire.receive()
+        if answer is None:
+            raise SystemExit(0)
+        self.requested += 1
+        if "failed" in answer:
+            raise ExtensionBuildError(answer["failed"])
+        if self.collecting:
+            raise CollectedError
+        if not is_python_module:
+            torch.ops.load_library(answer["library"])
+            return answer["library"]
+        return _import_library(answer["module"], answer["library"])
+
+
+def _import_library(name: str, path: str) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ExtensionBuildError(f"{path} is no extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    return module

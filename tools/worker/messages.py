@@ -1,0 +1,181 @@
+"""What the judge may ask of a worker; each message is one JSON line. The replies are read in `tools.replies`."""
+
+import json
+import socket
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line breaks the protocol; sources of candidates are far shorter."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor's place in the shared memory."""
+
+    name: str
+    dtype: str
+    """A PyTorch dtype without its prefix."""
+    shape: tuple[int, ...]
+    offset: int
+    """Bytes from the start of the shared memory."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the shared memory that the worker may write."""
+
+    offset: int
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """Execute the candidate's text as a module."""
+
+    op: ClassVar[str] = "load"
+    text: str
+    device: str
+    """`cuda`, `cpu`, or `none` for a worker that only builds."""
+    allow_tf32: bool
+
+
+@dataclass(frozen=True)
+class Construct:
+    """Make a new `ModelNew` with the task's arguments and move it to the device."""
+
+    op: ClassVar[str] = "construct"
+    init_inputs: str
+    """`tools.worker.plain_values.encode` of the arguments."""
+    training: bool
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Call `forward` on CPU tensors only to see which extension it builds; the call's own end does not matter."""
+
+    op: ClassVar[str] = "probe"
+    inputs: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Give every parameter and buffer its value, then call `prepare` if there is one."""
+
+    op: ClassVar[str] = "fill"
+    state: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call the model once; write its outputs, the named buffers and the inputs as they are afterwards."""
+
+    op: ClassVar[str] = "call"
+    inputs: tuple[Slot, ...]
+    state: tuple[Slot, ...]
+    """Buffers to set before the call and to return after it."""
+    region: Region
+    watch: bool
+    """Record which operators PyTorch dispatches meanwhile."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Keep base tensors on the device, from which the inputs of timed calls are made."""
+
+    op: ClassVar[str] = "stage"
+    inputs: tuple[Slot, ...]
+    flush_bytes: int
+    """How much memory to read before each call so that no cache holds its input."""
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """How the next timed input is made from its base: rolled along the last dimension, scaled, shifted."""
+
+    roll: int
+    scale: Slot
+    shift: Slot
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Make new inputs, flush the caches, and time one call."""
+
+    op: ClassVar[str] = "timed"
+    refreshes: tuple[Refresh, ...]
+    """One for each staged input."""
+    state: tuple[Slot, ...]
+    start_offset: int
+    """Bytes by which the inputs' addresses move within their buffers."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Write out the outputs of the last timed call, and its inputs as they are now."""
+
+    op: ClassVar[str] = "fetch"
+    region: Region
+    state: tuple[str, ...]
+
+
+Request = Load | Construct | Probe | Fill | Call | Stage | Timed | Fetch
+
+
+class Wire:
+    """One JSON object a line over a stream socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._buffer = bytearray()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one line; raises OSError when the other side is gone."""
+        self.sock.sendall(json.dumps(message, ensure_ascii=True, allow_nan=True).encode() + b"\n")
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next line; None at the end of the stream. Raises TimeoutError by the socket's timeout, ValueError for a
+        line that is too long or no JSON object."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
+            chunk = self.sock.recv(1 << 16)
+            if not chunk:
+                return None
+            self._buffer += chunk
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError(f"not a JSON object: {line[:80]!r}")
+        return message
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """The line that carries a request."""
+    return {"op": request.op, **asdict(request)}
+
+
+def _slots(raw: list[dict[str, Any]]) -> tuple[Slot, ...]:
+    return tuple(_slot(entry) for entry in raw)
+
+
+def _slot(raw: dict[str, Any]) -> Slot:
+    return Slot(raw["name"], raw["dtype"], tuple(raw["shape"]), raw["offset"])
+
+
+def request_from_json(message: dict[str, Any]) -> Request:
+    """The request that a line carries; the judge wrote it, so its form is trusted."""
+    fields = dict(message)
+    op = fields.pop("op")
+    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed, Fetch)}[op]
+    for name in ("inputs", "state"):
+        if fields.get(name) and isinstance(fields[name][0], dict):
+            fields[name] = _slots(fields[name])
+    if "region" in fields:
+        fields["region"] = Region(**fields["region"])
+    if "refreshes" in fields:
+        fields["refreshes"] = tuple(
+            Refresh(entry["roll"], _slot(entry["scale"]), _slot(entry["shift"])) for entry in fields["refreshes"]
+        )
+    return kind(**fields)

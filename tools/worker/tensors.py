@@ -1,0 +1,97 @@
+"""Moves tensors between the shared memory and the candidate, and takes outputs apart."""
+
+import mmap
+from typing import Any
+
+import torch
+
+from tools.worker.messages import Region, Slot
+from tools.worker.shared_memory import aligned, name_of, view
+
+
+class ContractError(Exception):
+    """The candidate breaks its contract; the text says how."""
+
+
+def read(memory: mmap.mmap, slots: tuple[Slot, ...], device: str) -> list[torch.Tensor]:
+    """Private copies of the tensors at the slots, on the device."""
+    return [view(memory, slot).to(device, copy=True) for slot in slots]
+
+
+def flatten(value: Any, path: str = "output") -> list[tuple[str, torch.Tensor]]:
+    """The tensors of an output in order, each with its path, for example `output[1]` or `output['state']`.
+
+    Raises:
+        ContractError: something that is no dense tensor, tuple, list or dict.
+    """
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        if value.layout is not torch.strided or value.is_quantized:
+            raise ContractError(f"{path} is a {value.layout} tensor; return a dense (strided) one")
+        return [(path, value)]
+    if isinstance(value, tuple | list):
+        return [leaf for i, item in enumerate(value) for leaf in flatten(item, f"{path}[{i}]")]
+    if isinstance(value, dict):
+        return [leaf for key, item in value.items() for leaf in flatten(item, f"{path}[{key!r}]")]
+    raise ContractError(f"{path} is a {type(value).__name__}; forward must return tensors as the reference does")
+
+
+def write(memory: mmap.mmap, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
+    """Copy tensors into a region, one after another; those that do not fit are described without an offset."""
+    offset, end = aligned(region.offset), region.offset + region.capacity
+    written: list[dict[str, Any]] = []
+    for name, tensor in named:
+        entry: dict[str, Any] = {"name": name, "dtype": name_of(tensor.dtype), "shape": list(tensor.shape)}
+        size = tensor.numel() * tensor.element_size()
+        if offset + size <= end:
+            slot = Slot(name, entry["dtype"], tuple(tensor.shape), offset)
+            view(memory, slot).copy_(tensor.detach())
+            entry["offset"] = offset
+            offset = aligned(offset + size)
+        written.append(entry)
+    return written
+
+
+def fill(model: torch.nn.Module, values: dict[str, torch.Tensor]) -> str:
+    """Give a model its parameters and buffers; returns how they were matched.
+
+    Raises:
+        ContractError: neither the names with their element counts match nor is there a `load_reference`.
+    """
+    own = model.state_dict(keep_vars=True)
+    if set(own) == set(values) and all(own[name].numel() == values[name].numel() for name in own):
+        for name, target in own.items():
+            target.detach().copy_(values[name].reshape(target.shape))
+        return "names" if all(own[name].shape == values[name].shape for name in own) else "element counts"
+    load_reference = getattr(model, "load_reference", None)
+    if callable(load_reference):
+        load_reference(values)
+        return "load_reference"
+    raise ContractError(
+        "the parameters and buffers of ModelNew do not match the reference's.\n"
+        f"reference: {_listed(values)}\nModelNew:  {_listed(own)}\n"
+        "Use the same names with the same shapes (or the same element count), or define "
+        "load_reference(self, state: dict[str, Tensor]) on ModelNew."
+    )
+
+
+def _listed(state: dict[str, torch.Tensor]) -> str:
+    return ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(state.items())) or "(none)"
+
+
+def set_buffers(model: torch.nn.Module, memory: mmap.mmap, slots: tuple[Slot, ...]) -> None:
+    """Set the buffers that the reference updates to the judge's values."""
+    own = dict(model.state_dict(keep_vars=True))
+    for slot in slots:
+        target = own.get(slot.name)
+        if target is None:
+            raise ContractError(
+                f"the reference updates its buffer {slot.name!r}, which ModelNew does not have; register it under "
+                "that name and update it in forward."
+            )
+        target.detach().copy_(view(memory, slot).reshape(target.shape))
+
+
+def named_buffers(model: torch.nn.Module, names: tuple[str, ...]) -> list[tuple[str, torch.Tensor]]:
+    """The buffers that are compared like outputs, as they are now."""
+    own = model.state_dict(keep_vars=True)
+    return [(name, own[name]) for name in names if name in own]

@@ -1,0 +1,245 @@
+"""Starts, asks and ends workers; maps every way a worker can fail to a verdict."""
+
+import contextlib
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tasks.errors import HarnessError, ProtocolError
+from tools.build import Builder, BuildError, BuiltExtension
+from tools.candidate import Candidate
+from tools.process import scrubbed_environment
+from tools.replies import BuildLine, Done, DoneLine, WorkerFault, parse_reply
+from tools.results import Diagnostic, Extension
+from tools.verdict import Verdict
+from tools.worker.messages import Request, Wire, request_to_json
+
+SANDBOX = "process"
+"""The tier of the sandbox that `tools.worker.fork_server` puts workers in."""
+_SERVER = Path(__file__).parent / "worker" / "fork_server.py"
+_START_TIMEOUT_S = 120.0
+_REAP_TIMEOUT_S = 10.0
+_FILE_LIMIT_BYTES = 1 << 30
+_PRINTED_TAIL = 1500
+# Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
+_OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
+
+
+class CandidateFault(Exception):  # noqa: N818  a value in transit, not an error of ours
+    """A candidate's fault on its way from the worker to the judge, who makes a `Fault` of it."""
+
+    def __init__(self, verdict: Verdict, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+        super().__init__(message)
+        self.verdict = verdict
+        self.message = message
+        self.diagnostics = diagnostics
+
+
+class ForkServer:
+    """A warm process, PyTorch imported and CUDA untouched, from which workers are forked."""
+
+    def __init__(self, extra_environment: dict[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
+        self._log = (self._root / "fork_server.log").open("wb")
+        environment = scrubbed_environment(TMPDIR=str(self._root), HOME=str(self._root), **extra_environment)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.settimeout(_START_TIMEOUT_S)
+        self._socket = ours
+        self._wire = Wire(ours)
+
+    def spawn(self, memory_bytes: int) -> "Worker":
+        """Fork a worker with shared memory of a given size.
+
+        Raises:
+            HarnessError: the fork server is gone.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
+        memory_fd = os.memfd_create("kernelwright")
+        ours, theirs = socket.socketpair()
+        try:
+            os.ftruncate(memory_fd, memory_bytes)
+            request = {
+                "spawn": {
+                    "scratch": str(scratch),
+                    "memory_bytes": memory_bytes,
+                    "file_limit_bytes": _FILE_LIMIT_BYTES,
+                }
+            }
+            with self._failing_clearly():
+                socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], [theirs.fileno(), memory_fd])
+                answer = self._wire.receive()
+            if answer is None:
+                raise HarnessError(f"the fork server ended:\n{self._logged()}")
+            return Worker(self, int(answer["pid"]), ours, mmap.mmap(memory_fd, memory_bytes), scratch)
+        finally:
+            theirs.close()
+            os.close(memory_fd)
+
+    def reap(self, pid: int) -> int | None:
+        """The exit code of an ended worker, negative for a signal; None where it does not end."""
+        with self._failing_clearly():
+            self._wire.send({"reap": {"pid": pid, "timeout_s": _REAP_TIMEOUT_S}})
+            answer = self._wire.receive()
+        status = None if answer is None else answer["status"]
+        return None if status is None else int(status)
+
+    def close(self) -> None:
+        """End the server; its workers die with it."""
+        self._socket.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._log.close()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _failing_clearly(self):  # type: ignore[no-untyped-def]
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"the fork server does not answer ({error}):\n{self._logged()}") from error
+
+    def _logged(self) -> str:
+        self._log.flush()
+        return (self._root / "fork_server.log").read_text(errors="replace")[-_PRINTED_TAIL:]
+
+
+@dataclass
+class Worker:
+    """The judge's end of one worker."""
+
+    server: ForkServer
+    pid: int
+    control: socket.socket
+    memory: mmap.mmap
+    scratch: Path
+    extensions: list[Extension] = field(default_factory=list)
+    """What its candidate has built or taken from the cache so far."""
+    build_faults: list[BuildError] = field(default_factory=list)
+    build_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._wire = Wire(self.control)
+        self._ended = False
+
+    def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
+        """Send a request and wait for its answer, building what the candidate asks for meanwhile.
+
+        The time limit does not count builds, which have their own.
+
+        Raises:
+            CandidateFault: the candidate failed, or the worker ended, was silent or broke the protocol.
+            HarnessError, UnavailableError: a build could not be tried.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._wire.send(request_to_json(request))
+            while True:
+                self.control.settimeout(max(0.001, deadline - time.monotonic()))
+                message = self._wire.receive()
+                if message is None:
+                    raise self._death()
+                reply = parse_reply(message)
+                if isinstance(reply, DoneLine):
+                    return reply.done
+                if not isinstance(reply, BuildLine):
+                    raise self._fault(reply.fault)
+                started = time.monotonic()
+                self._wire.send(self._build(reply, builder, candidate))
+                self.build_seconds += time.monotonic() - started
+                deadline += time.monotonic() - started
+        except TimeoutError as error:
+            raise CandidateFault(
+                Verdict.TIMEOUT, f"no answer within {timeout_s:.0f} s during {request.op}; the worker was killed."
+            ) from error
+        except (BrokenPipeError, ConnectionError) as error:
+            raise self._death() from error
+        except (ProtocolError, ValueError) as error:
+            raise CandidateFault(
+                Verdict.NO_RESULT, f"the worker's answer was disturbed during {request.op}: {error}"
+            ) from error
+
+    def _build(self, line: BuildLine, builder: Builder, candidate: Candidate) -> dict[str, str]:
+        try:
+            built: BuiltExtension = builder.build(line.build, candidate)
+        except BuildError as error:
+            self.build_faults.append(error)
+            return {"failed": error.message}
+        self.extensions.append(built.report)
+        return {"library": str(built.library), "module": built.module_name}
+
+    def _fault(self, fault: WorkerFault) -> CandidateFault:
+        where = f" (candidate.py: {'; '.join(fault.lines)})" if fault.lines else ""
+        text = f"{fault.type}: {fault.message}{where}"
+        match fault.kind:
+            case "build" if self.build_faults:
+                error = self.build_faults[-1]
+                return CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
+            case "build" | "syntax":
+                return CandidateFault(Verdict.BUILD_FAILED, text)
+            case "contract":
+                return CandidateFault(Verdict.CONTRACT_ERROR, fault.message)
+            case "memory":
+                return CandidateFault(Verdict.OUT_OF_MEMORY, text)
+            case "exit":
+                return CandidateFault(Verdict.NO_RESULT, f"the candidate ended its process with {text}")
+            case _:
+                return CandidateFault(Verdict.CRASHED, text)
+
+    def _death(self) -> CandidateFault:
+        self._ended = True
+        code = self.server.reap(self.pid)
+        printed = self._printed()
+        if code is None or code >= 0:
+            return CandidateFault(
+                Verdict.NO_RESULT, f"the worker ended with exit code {code} and without an answer.{printed}"
+            )
+        name = signal.Signals(-code).name
+        if -code == signal.SIGKILL:
+            return CandidateFault(
+                Verdict.OUT_OF_MEMORY, f"the worker was killed from outside ({name}), most likely for memory.{printed}"
+            )
+        return CandidateFault(Verdict.CRASHED, f"the worker was ended by {name}.{printed}")
+
+    def _printed(self) -> str:
+        """The end of what the candidate and its runtime printed; it often names the cause of a crash."""
+        try:
+            raw = (self.scratch / "printed.txt").read_bytes()[-4 * _PRINTED_TAIL :]
+        except OSError:
+            return ""
+        lines = [line for line in raw.decode("utf-8", "replace").splitlines() if not _OUR_FRAMES.match(line)]
+        text = "\n".join(lines).strip()[-_PRINTED_TAIL:]
+        return f"\nIt had printed:\n{text}" if text else ""
+
+    def close(self) -> None:
+        """End the worker and everything in its process group, and drop its folder."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.control.close()
+        if not self._ended:
+            self._ended = True
+            with contextlib.suppress(HarnessError):
+                self.server.reap(self.pid)
+        shutil.rmtree(self.scratch, ignore_errors=True)
