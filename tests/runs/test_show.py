@@ -1,0 +1,121 @@
+"""Tests of the summary, the rendering, and the command `show`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from sample_transcripts import BROKEN, GOOD, events, write_run
+from typer.testing import CliRunner
+
+from runs.commands import register
+from runs.events import EndReason
+from runs.summary import summarize
+from runs.terminal import duration, printable
+from tasks.errors import RunFormatError
+
+
+def app() -> typer.Typer:
+    made = typer.Typer()
+    register(made)
+    return made
+
+
+def test_summary_has_a_row_for_each_call() -> None:
+    summary = summarize(events())
+    figures = [(row.turn, row.tool, row.candidate, row.outcome.verdict, row.outcome.speedup) for row in summary.rows]
+    assert figures == [
+        (1, "compile_kernel", BROKEN.id, "build_failed", None),
+        (2, "compile_kernel", GOOD.id, "built", None),
+        (2, "submit", GOOD.id, "correct", 2.0),
+    ]
+
+
+def test_summary_counts_from_the_replies() -> None:
+    summary = summarize(events())
+    assert (summary.spent.turns, summary.spent.input_tokens, summary.spent.output_tokens) == (2, 200, 40)
+    assert summary.spent.dollars is None
+    assert summary.spent.seconds == 31.0
+    assert summary.reason is EndReason.SUBMITTED
+    assert summary.submitted is not None and summary.submitted.median_ns == 2000.0
+    assert summary.best is not None and summary.best.turn == 2
+
+
+def test_summary_of_a_killed_rollout() -> None:
+    summary = summarize(events()[:3])
+    assert summary.reason is None
+    assert summary.best is None
+    assert len(summary.rows) == 1
+
+
+def test_transcript_without_a_beginning_is_an_error() -> None:
+    with pytest.raises(RunFormatError, match="rollout_started"):
+        summarize(events()[1:])
+    with pytest.raises(RunFormatError, match="rollout_started"):
+        summarize([])
+
+
+def test_show_prints_the_whole_conversation(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    result = CliRunner().invoke(app(), ["show", str(run.path)])
+    assert result.exit_code == 0, result.output
+    expected = (
+        "built by hand for a test",
+        "You write kernels.",
+        "I think of shared memory.",
+        "Let me try.",
+        "> compile_kernel",
+        "class ModelNew(:",
+        "build_failed",
+        "the tool said fault",
+        "Repaired.",
+        "class ModelNew(torch.nn.Module):",
+        "2.00x (1.90 to 2.10)",
+        "ended: submitted",
+        "200 input and 40 output tokens",
+    )
+    position = 0
+    for text in expected:
+        position = result.output.index(text, position)
+    assert "\x1b" not in result.output
+
+
+def test_show_as_json_writes_one_object_a_line_and_nothing_else(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    result = CliRunner().invoke(app(), ["show", str(run.path), "--json"])
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert lines[0]["event"] == "run" and lines[0]["id"] == run.id
+    assert lines[-1]["event"] == "summary" and lines[-1]["reason"] == "submitted"
+    recorded = [json.loads(line) for line in run.transcript("rollout-1").read_text().splitlines()]
+    assert lines[1:-1] == recorded
+
+
+def test_show_needs_no_torch(tmp_path: Path) -> None:
+    # In a process of its own, because other tests have imported PyTorch into this one.
+    import subprocess
+    import sys
+
+    run = write_run(tmp_path)
+    code = (
+        "import sys, typer; from runs.commands import register; app = typer.Typer(); register(app)\n"
+        f"try: app(['show', {str(run.path)!r}])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+
+
+def test_text_of_a_model_cannot_steer_the_terminal() -> None:
+    assert printable("a\x1b[2Jb\r\nc\td\u202ee é 漢") == "a�[2Jb\nc\td�e é 漢"
+
+
+def test_durations_have_fitting_units() -> None:
+    assert [duration(value) for value in (512.0, 2_340.0, 17_900_000.0, 2.5e9, None)] == [
+        "512 ns",
+        "2.34 us",
+        "17.9 ms",
+        "2.5 s",
+        "",
+    ]
