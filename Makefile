@@ -2,7 +2,8 @@
 # installed into .venv. Another Python: make run PYTHON=python3.12
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Twice quiet: warnings about mirrors are hidden, errors are not.
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
 .PHONY: run test check format gpu
 
