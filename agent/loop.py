@@ -170,8 +170,8 @@ class Rollout:
         self._record(Retried(turn=self._turn, attempt=retry.attempt, error=retry.error, wait_s=retry.wait_s))
 
     def _end(self, reason: EndReason, message: str) -> Ended:
-        ended = Ended(turn=self._turn, reason=reason, message=message)
-        self._record(ended)
+        ended = self._log.append(Ended(turn=self._turn, reason=reason, message=message))
+        self._watch(ended)
         return ended
 
     def _record(self, event: Event) -> None:

@@ -1,5 +1,6 @@
 """A model behind a server that speaks OpenAI Chat Completions with tool calls."""
 
+import json
 import re
 import time
 from collections.abc import Sequence
@@ -78,19 +79,25 @@ class OpenAIChat:
             return self._request_once(messages, tools, timeout)
 
     def _request_once(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], timeout: float) -> ModelReply:
-        # The SDK returns other things too, such as text where the server sent no JSON.
-        answer: object = self._client.chat.completions.create(
-            model=self._model,
-            messages=cast("list[ChatCompletionMessageParam]", request_messages(messages, self._send_reasoning)),
-            tools=cast("list[ChatCompletionToolParam]", list(tools)),
-            timeout=timeout,
-        )
-        if not isinstance(answer, ChatCompletion):
-            raise ModelServerError(
-                f"The server at {self._client.base_url} answered with something other than a chat completion: "
-                f"{str(answer)[:200]!r}. Check --base-url; it usually ends in /v1."
+        try:
+            # The SDK does not check what came back: text where the server sent no JSON, anything where it did.
+            answer: object = self._client.chat.completions.create(
+                model=self._model,
+                messages=cast("list[ChatCompletionMessageParam]", request_messages(messages, self._send_reasoning)),
+                tools=cast("list[ChatCompletionToolParam]", list(tools)),
+                timeout=timeout,
             )
+        except json.JSONDecodeError as error:
+            raise self._no_completion(error.doc) from error
+        if not isinstance(answer, ChatCompletion):
+            raise self._no_completion(str(answer))
         return reply_from(answer)
+
+    def _no_completion(self, answer: str) -> ModelServerError:
+        return ModelServerError(
+            f"The server at {self._client.base_url} answered with something other than a chat completion: "
+            f"{answer[:200]!r}. Check --base-url; it usually ends in /v1."
+        )
 
     def _for_good(self, error: openai.OpenAIError) -> ModelServerError:
         """The one place where the SDK's errors become ours."""
