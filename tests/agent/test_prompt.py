@@ -1,0 +1,108 @@
+"""Tests of the words a model is given."""
+
+import ast
+import re
+
+import pytest
+from jinja2 import UndefinedError
+from scripted import briefing
+
+from agent import prompt
+from agent.prompt import phrase, system_prompt
+from runs.config import Limits
+from tasks.spec import Precision, Target
+
+LIMITS = Limits(turns=12)
+
+
+def test_prompt_states_the_task_the_machine_and_the_time_to_beat() -> None:
+    text = system_prompt(briefing(), LIMITS)
+    for fact in (
+        "Causal convolution",
+        "marker = '{{ not_a_template }}'",
+        "Outputs depend on the past only.",
+        "N = 2, L = 512",
+        "`x`: 2 x 256 x 512",
+        "`conv.weight`: 256 x 256 x 4",
+        "`steps`: scalar",
+        "Test processor, 2 cores, avx2, 32.0 MiB",
+        "peak memory bandwidth: 25 GB/s",
+        "peak arithmetic in this precision class: not known",
+        "1.07 GFLOP",
+        "floor (nothing can be faster): 126 us",
+        "baseline `eager`: 9000 us",
+        "baseline `cudnn-autotuned`: not available (no GPU)",
+        "The time to beat is 7500 us (`torch.compile`)",
+        "you have 12 turns",
+    ):
+        assert fact in text, fact
+
+
+def test_prompt_says_the_rules_of_the_contract() -> None:
+    text = system_prompt(briefing(), LIMITS)
+    for rule in ("ModelNew", "get_init_inputs", "load_reference", "prepare(self)", "library_compute", "contract_error"):
+        assert rule in text
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("target", list(Target))
+def test_prompt_is_complete_for_every_target_and_precision(target: Target, precision: Precision) -> None:
+    text = system_prompt(briefing(target, precision), LIMITS)
+    assert "{%" not in text
+    assert text.count("{{") == 1
+    assert f"`{precision.value}`" in text
+
+
+def code_of(target: Target) -> str:
+    """The example's code, the last block of the prompt."""
+    return str(re.findall(r"```python\n(.*?)```", system_prompt(briefing(target), LIMITS), re.DOTALL)[-1])
+
+
+def load_inline_of(code: str) -> dict[str, object]:
+    """The literal arguments of the one call of load_inline."""
+    tree = ast.parse(code)
+    strings = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    (call,) = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load_inline"
+    )
+    return {
+        keyword.arg or "": strings[keyword.value.id]
+        if isinstance(keyword.value, ast.Name)
+        else ast.literal_eval(keyword.value)
+        for keyword in call.keywords
+    }
+
+
+def test_example_for_the_host_has_the_flags_of_the_precompiled_header() -> None:
+    arguments = load_inline_of(code_of(Target.CPU))
+    assert arguments["extra_cflags"] == ["-O3", "-march=native", "-fopenmp"]
+    assert arguments["extra_ldflags"] == ["-fopenmp"]
+    assert "cuda_sources" not in arguments
+
+
+def test_example_for_cuda_keeps_torch_out_of_the_cuda_source() -> None:
+    arguments = load_inline_of(code_of(Target.CUDA))
+    cuda, cpp = str(arguments["cuda_sources"]), str(arguments["cpp_sources"])
+    assert re.findall(r"#include <(.*?)>", cuda) == ["cuda_runtime.h"]
+    assert arguments["functions"] == ["scaled_add"]
+    assert "torch::Tensor scaled_add(" in cpp
+    assert "c10::cuda::getCurrentCUDAStream()" in cpp
+    assert "cudaGetLastError()" in cpp
+
+
+def test_every_phrase_says_something() -> None:
+    for name in ("opening", "nudge", "cut_off", "over", "compacted"):
+        assert len(phrase(name)) > 20
+
+
+def test_missing_value_is_an_error_not_a_gap() -> None:
+    with pytest.raises(UndefinedError):
+        prompt._render("system", briefing=briefing(), limits=LIMITS)
