@@ -50,6 +50,10 @@ class Draws:
         """float32, uniform in [low, high)."""
         return torch.rand(shape, generator=self._random, device=self.device) * (high - low) + low
 
+    def host_uniform(self, shape: tuple[int, ...], low: float, high: float) -> torch.Tensor:
+        """As `uniform`, on the host, so that drawing between timed calls leaves the GPU alone."""
+        return torch.rand(shape, generator=self._host) * (high - low) + low
+
     def integer(self, low: int, high: int) -> int:
         """A whole number, low <= n <= high."""
         return int(torch.randint(low, high + 1, (), generator=self._host))

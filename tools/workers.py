@@ -143,6 +143,7 @@ class Worker:
     def __post_init__(self) -> None:
         self._wire = Wire(self.control)
         self._ended = False
+        self._spent = False
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
@@ -153,6 +154,13 @@ class Worker:
             CandidateFault: the candidate failed, or the worker ended, was silent or broke the protocol.
             HarnessError, UnavailableError: a build could not be tried.
         """
+        try:
+            return self._ask(request, timeout_s, builder, candidate)
+        except CandidateFault:
+            self._spent = True
+            raise
+
+    def _ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         deadline = time.monotonic() + timeout_s
         try:
             self._wire.send(request_to_json(request))
@@ -180,6 +188,11 @@ class Worker:
             raise CandidateFault(
                 Verdict.NO_RESULT, f"the worker's answer was disturbed during {request.op}: {error}"
             ) from error
+
+    @property
+    def alive(self) -> bool:
+        """False once the worker was seen to end, was silent for too long, or told of a fault (it ends after one)."""
+        return not (self._ended or self._spent)
 
     def _build(self, line: BuildLine, builder: Builder, candidate: Candidate) -> dict[str, str]:
         try:

@@ -1,0 +1,143 @@
+"""Compares what a call returned with the oracle, and says in words what is wrong."""
+
+import torch
+
+from tasks.spec import Precision
+from tools.accuracy import Errors, Limits, limits, measure
+from tools.oracle import Answer
+from tools.results import Check
+from tools.subject import Returned
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
+
+ROUNDING_RATIO = 64.0
+"""Errors up to this many times the limit that are spread evenly over the channels look like rounding, not like logic."""
+
+
+def require_unchanged(returned: Returned, inputs: list[tuple[str, torch.Tensor]], where: str) -> None:
+    """Raise `CandidateFault` if a call changed an input by a single bit."""
+    for (name, before), after in zip(inputs, returned.inputs, strict=True):
+        same = before.shape == after.shape and before.dtype == after.dtype
+        if not (same and torch.equal(_bits(before), _bits(after))):
+            raise CandidateFault(
+                Verdict.INPUT_MUTATED,
+                f"the call changed its input {name!r} ({where}); write to a tensor of your own, for example "
+                "torch::empty_like(x).",
+            )
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+
+
+def typical_rms(answers: list[Answer]) -> float:
+    """The median over trials of the honest RMS error of the first output."""
+    errors = [max((measure(h[0][1], a.exact[0][1]).rms for h in a.honest), default=0.0) for a in answers]
+    errors.sort()
+    return errors[len(errors) // 2] if errors else 0.0
+
+
+class LimitsOf:
+    """The limits of one task's class, with the typical honest error of a session's trials."""
+
+    def __init__(self, precision: Precision, typical: float) -> None:
+        self.precision = precision
+        self.typical = typical
+
+    def output(self, answer: Answer, index: int) -> Limits:
+        """The limits of one output of an answer."""
+        exact = answer.exact[index][1]
+        honest = [measure(other[index][1], exact) for other in answer.honest]
+        # Only the main output's error is pooled: a buffer's is another quantity.
+        return limits(self.precision, honest, self.typical if index == 0 else 0.0)
+
+
+def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str, verdict: Verdict) -> list[Check]:
+    """The checks of every output and updated buffer.
+
+    Raises:
+        CandidateFault: with `verdict` at the first output that is wrong in form or value; its message says which
+            output, on which inputs, by how much and where.
+    """
+    _require_same_form(returned, answer, where)
+    checks = []
+    for index, ((name, output), (_, exact)) in enumerate(zip(returned.outputs, answer.exact, strict=True)):
+        if not exact.is_floating_point():
+            if not torch.equal(output.cpu(), exact.cpu()):
+                raise CandidateFault(verdict, f"{name} is wrong ({where}): integers must be equal to the reference's.")
+            continue
+        errors = measure(output, exact)
+        allowed = limits_of.output(answer, index)
+        check = Check(
+            trial=where,
+            output=name,
+            rms_error=errors.rms,
+            rms_limit=allowed.rms,
+            channel_error=errors.channel,
+            channel_limit=allowed.channel,
+            peak_error=errors.peak,
+            peak_limit=allowed.peak,
+        )
+        if not allowed.allow(errors):
+            raise CandidateFault(verdict, _explain(name, output, exact, errors, allowed, where, limits_of))
+        checks.append(check)
+    return checks
+
+
+def _require_same_form(returned: Returned, answer: Answer, where: str) -> None:
+    names = [name for name, _ in returned.outputs]
+    expected = [name for name, _ in answer.exact]
+    if names != expected:
+        raise CandidateFault(
+            Verdict.CONTRACT_ERROR, f"forward returns {names or 'nothing'}; the reference returns {expected} ({where})."
+        )
+    for (name, output), (_, exact) in zip(returned.outputs, answer.exact, strict=True):
+        dtype = answer.dtypes[name]
+        if output.shape != exact.shape:
+            raise CandidateFault(
+                Verdict.INCORRECT,
+                f"{name} has shape {tuple(output.shape)}; the reference's has {tuple(exact.shape)} ({where}).",
+            )
+        if output.dtype != dtype:
+            raise CandidateFault(
+                Verdict.INCORRECT, f"{name} has dtype {output.dtype}; the reference's has {dtype} ({where})."
+            )
+
+
+def _explain(
+    name: str, output: torch.Tensor, exact: torch.Tensor, errors: Errors, allowed: Limits, where: str, limits_of: LimitsOf
+) -> str:
+    at = errors.peak_at
+    got, want = float(output[at]), float(exact[at])
+    place = f"[{', '.join(map(str, at))}]"
+    if errors.pattern_broken:
+        return (
+            f"{name} holds {errors.pattern_broken} of {exact.numel()} elements that are NaN or infinite where the "
+            f"reference is not (or the reverse), first at {place}: {got:.6g}, should be {want:.6g} ({where}). "
+            "Elements that were never written show as NaN."
+        )
+    text = (
+        f"{name} is wrong ({where}): relative RMS error {errors.rms:.2e} (limit {allowed.rms:.2e}), worst channel "
+        f"{errors.channel:.2e} (limit {allowed.channel:.2e}), worst element {errors.peak:.2e} of its channel's RMS "
+        f"(limit {allowed.peak:.2e}) at {place} of shape {tuple(exact.shape)}: {got:.6g}, should be {want:.6g}."
+    )
+    worst_over = max(errors.rms / allowed.rms, errors.channel / allowed.channel, errors.peak / allowed.peak)
+    if worst_over < ROUNDING_RATIO and errors.peak < 0.1:
+        return (
+            f"{text} This looks like rounding, not like a wrong formula: the task's precision class is "
+            f"{limits_of.precision}, and 16-bit or otherwise shortened operands do not meet it."
+        )
+    return text + _where_wrong(output, exact, allowed)
+
+
+def _where_wrong(output: torch.Tensor, exact: torch.Tensor, allowed: Limits) -> str:
+    """How many elements are off, and whether they lie at the ends of the last dimension."""
+    scale = exact.square().mean().sqrt().clamp_min(torch.finfo(torch.float64).tiny)
+    off = (output.to(torch.float64) - exact).abs() > allowed.peak * scale
+    share = float(off.to(torch.float64).mean())
+    text = f" {share:.1%} of the elements are off by more than the element limit"
+    if exact.ndim >= 1 and exact.shape[-1] > 1 and 0 < share < 0.5:
+        columns = off.reshape(-1, exact.shape[-1]).any(0).nonzero().flatten()
+        text += f", all of them between {int(columns[0])} and {int(columns[-1])} along the last dimension"
+        text += f" (length {exact.shape[-1]})"
+    return text + "."

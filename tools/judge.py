@@ -1,0 +1,321 @@
+"""The judge: answers build, verify and benchmark for candidates of one task on one target.
+
+It owns the reference, the oracle, the seeds, the baselines and the verdicts. It never imports a candidate and never
+unpickles anything from one.
+"""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from tasks.errors import HarnessError, UnavailableError
+from tasks.loader import Task
+from tasks.spec import Precision, Target
+from tools import measurement
+from tools.baselines import EAGER, baseline_candidates, kernelbench_source
+from tools.briefing import Briefing
+from tools.candidate import Candidate
+from tools.draws import USUAL, input_shape, trials
+from tools.lease import lease
+from tools.machine import card_state
+from tools.measurement import Samples, Timer
+from tools.oracle import Oracle, describe_state
+from tools.plausibility import require_plausible
+from tools.results import Baseline, BenchmarkResult, Built, BuildResult, Evaluation, Fault, Stage, Timed, VerifyResult
+from tools.results import Verified
+from tools.session import Session
+from tools.statistics import median_ns, ratio_interval
+from tools.subject import Limits
+from tools.verdict import Verdict
+from tools.verification import verify_candidate
+from tools.workers import SANDBOX, CandidateFault
+
+BASELINE_LIMITS = Limits(load_s=300.0, call_s=600.0)
+"""A baseline may compile for minutes on its first call."""
+BASELINE_CALLS = 8
+
+
+def _quiet(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+class Judge:
+    """Answers for one task on one target; a context manager, because it holds processes."""
+
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        *,
+        allow_library: bool = False,
+        limits: Limits | None = None,
+        progress: Callable[[str], None] = _quiet,
+    ) -> None:
+        self.task = task
+        self.target = target
+        self.allow_library = allow_library
+        self._progress = progress
+        self._session = Session(task, target, limits or Limits(), progress)
+        self._baselines: tuple[Baseline, ...] = ()
+        self._fastest: Timer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process that this judge started."""
+        if self._fastest is not None:
+            self._fastest.close()
+            self._fastest = None
+        self._session.close()
+
+    def compile(self, candidate: Candidate) -> BuildResult:
+        """Does it compile, import and construct?"""
+        started = time.monotonic()
+        try:
+            return self._compile(candidate, started)
+        except CandidateFault as fault:
+            return self._fault("build", candidate, fault, started)
+        except (UnavailableError, HarnessError) as error:
+            return self._own_fault("build", candidate, error, started)
+
+    def _compile(self, candidate: Candidate, started: float) -> Built:
+        session = self._session
+        facts = self.task.facts
+        # The reference is only asked for its arguments, on the host: building needs no GPU.
+        oracle = Oracle(self.task, self.target, "cpu")
+        smallest = trials(facts, session.mode, self.target, session.host_draws)[1]
+        subject = session.subject(candidate, session.input_bytes(smallest.sizes), device="cpu")
+        try:
+            subject.load("none", allow_tf32=session.precision is Precision.TF32)
+            done = subject.construct(oracle.init_inputs, training=session.mode == "train")
+            if not done.requested:
+                inputs = [
+                    (spec.name, session.host_draws.input(spec, input_shape(spec, smallest.sizes), USUAL))
+                    for spec in facts.inputs
+                ]
+                subject.probe(inputs)
+            if subject.worker.build_faults and not subject.worker.extensions:
+                error = subject.worker.build_faults[-1]
+                raise CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
+            return Built(
+                candidate=candidate.id,
+                extensions=tuple(subject.worker.extensions),
+                sandbox=SANDBOX,
+                seconds=time.monotonic() - started,
+            )
+        finally:
+            subject.close()
+
+    def verify(self, candidate: Candidate) -> VerifyResult:
+        """Is it right?"""
+        started = time.monotonic()
+        try:
+            with lease(self._session.device, self._progress):
+                checks = verify_candidate(self._session, candidate, allow_library=self.allow_library)
+        except CandidateFault as fault:
+            return self._fault("verify", candidate, fault, started)
+        except (UnavailableError, HarnessError) as error:
+            return self._own_fault("verify", candidate, error, started)
+        return Verified(
+            candidate=candidate.id,
+            precision=self._session.precision,
+            checks=tuple(checks),
+            sandbox=SANDBOX,
+            seconds=time.monotonic() - started,
+        )
+
+    def benchmark(self, candidate: Candidate, against: Candidate | None = None) -> BenchmarkResult:
+        """How fast is it, beside the fastest baseline, or beside another candidate where one is given?"""
+        started = time.monotonic()
+        try:
+            with lease(self._session.device, self._progress):
+                return self._benchmark(candidate, against, started)
+        except CandidateFault as fault:
+            return self._fault("benchmark", candidate, fault, started)
+        except (UnavailableError, HarnessError) as error:
+            return self._own_fault("benchmark", candidate, error, started)
+
+    def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
+        session = self._session
+        baseline = self._fastest_baseline() if against is None else self._timer_for_other(against)
+        before = card_state() if session.device == "cuda" else None
+        try:
+            timer = self._timer(candidate, session.limits)
+            try:
+                samples = measurement.interleave(timer, baseline)
+                prepare_ns = timer.prepare_ns
+            finally:
+                timer.close()
+        except CandidateFault as fault:
+            raise self._blamed(fault, baseline) from fault
+        finally:
+            if against is not None:
+                baseline.close()
+        require_plausible(session, samples)
+        return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
+            update={"card": before}
+        )
+
+    def _timed(
+        self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float
+    ) -> Timed:
+        ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
+        fastest = min(
+            (item for item in self._baselines if item.median_ns is not None), key=lambda item: item.median_ns or 0.0
+        )
+        name = "candidate" if other else fastest.name
+        listed = (Baseline(name=name, median_ns=theirs),) if other else self._baselines
+        return Timed(
+            candidate=candidate.id,
+            median_ns=ours,
+            baseline=name,
+            baseline_ns=theirs,
+            speedup=theirs / ours,
+            speedup_interval=ratio_interval(samples.baseline, samples.candidate),
+            baselines=listed,
+            floor_ns=self._session.workload.floor_ns(self._session.machine),
+            prepare_ns=prepare_ns,
+            wall_median_ns=ours + samples.wall_excess_ns,
+            candidate_samples_ns=samples.candidate,
+            baseline_samples_ns=samples.baseline,
+            sandbox=SANDBOX,
+            seconds=time.monotonic() - started,
+        )
+
+    def evaluate(self, candidate: Candidate) -> Evaluation:
+        """Build, verify and benchmark, as far as the candidate comes."""
+        verify: VerifyResult | None = None
+        benchmark: BenchmarkResult | None = None
+        build = self.compile(candidate)
+        if isinstance(build, Built):
+            verify = self.verify(candidate)
+            if isinstance(verify, Verified):
+                benchmark = self.benchmark(candidate)
+        return Evaluation(
+            candidate=candidate.id,
+            task=self.task.name,
+            target=self.target,
+            build=build,
+            verify=verify,
+            benchmark=benchmark,
+        )
+
+    def baselines(self) -> tuple[Baseline, ...]:
+        """PyTorch's own times on the benchmark shape, measured once a session; empty where nothing can be run here."""
+        try:
+            with lease(self._session.device, self._progress):
+                self._fastest_baseline()
+        except UnavailableError:
+            return ()
+        return self._baselines
+
+    def briefing(self) -> Briefing:
+        """What a model is told before it starts."""
+        session, facts = self._session, self.task.facts
+        sizes = facts.benchmark_sizes(self.target)
+        baselines = self.baselines()
+        machine = session.machine_or_host
+        oracle = Oracle(self.task, self.target, "cpu")
+        return Briefing(
+            task=self.task.name,
+            title=facts.title,
+            mode=session.mode,
+            target=self.target,
+            precision=session.precision,
+            source=kernelbench_source(self.task),
+            sizes=sizes,
+            input_shapes={spec.name: input_shape(spec, sizes) for spec in facts.inputs},
+            parameters=describe_state(oracle.template),
+            notes=facts.notes,
+            machine=machine,
+            flop_count=session.workload.flop_count,
+            byte_count=session.workload.byte_count,
+            floor_ns=session.workload.floor_ns(machine) if baselines else None,
+            baselines=baselines,
+        )
+
+    def _timer(self, candidate: Candidate, limits: Limits) -> Timer:
+        session = self._session
+        sizes = self.task.facts.benchmark_sizes(self.target)
+        subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits)
+        try:
+            return measurement.start_timer(session, subject)
+        except BaseException:
+            subject.close()
+            raise
+
+    def _timer_for_other(self, against: Candidate) -> Timer:
+        try:
+            return self._timer(against, self._session.limits)
+        except CandidateFault as fault:
+            fault.message = f"the candidate to compare with failed: {fault.message}"
+            raise
+
+    def _fastest_baseline(self) -> Timer:
+        """The timer of the fastest baseline; the first call times them all.
+
+        Raises:
+            HarnessError: not even eager PyTorch could be timed.
+        """
+        if self._fastest is not None:
+            return self._fastest
+        found: list[Baseline] = []
+        for name, candidate in baseline_candidates(self.task, self.target).items():
+            self._progress(f"timing the baseline: {name}")
+            try:
+                timer = self._timer(candidate, BASELINE_LIMITS)
+                measurement.warm_up(timer)
+                samples = tuple(timer.call() for _ in range(BASELINE_CALLS))
+            except CandidateFault as fault:
+                if name == EAGER:
+                    raise HarnessError(f"the baseline {name} could not be timed: {fault.message}") from fault
+                found.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
+                continue
+            median = median_ns((samples,))
+            if all(item.median_ns is None or median < item.median_ns for item in found):
+                if self._fastest is not None:
+                    self._fastest.close()
+                self._fastest = timer
+            else:
+                timer.close()
+            found.append(Baseline(name=name, median_ns=median))
+        self._baselines = tuple(found)
+        assert self._fastest is not None
+        return self._fastest
+
+    def _blamed(self, fault: CandidateFault, baseline: Timer) -> Exception:
+        """A baseline's worker that died during a measurement is our fault, not the candidate's."""
+        if baseline.subject.worker.alive:
+            return fault
+        if self._fastest is baseline:
+            self._fastest = None
+        return HarnessError(f"the baseline's worker failed during a measurement: {fault.message}")
+
+    def _fault(self, stage: Stage, candidate: Candidate, fault: CandidateFault, started: float) -> Fault:
+        return Fault(
+            stage=stage,
+            verdict=fault.verdict,
+            message=fault.message,
+            candidate=candidate.id,
+            diagnostics=fault.diagnostics,
+            sandbox=SANDBOX,
+            seconds=time.monotonic() - started,
+        )
+
+    @staticmethod
+    def _own_fault(stage: Stage, candidate: Candidate, error: Exception, started: float) -> Fault:
+        unavailable = isinstance(error, UnavailableError)
+        return Fault(
+            stage=stage,
+            verdict=Verdict.UNAVAILABLE if unavailable else Verdict.HARNESS_ERROR,
+            message=str(error),
+            candidate=candidate.id,
+            seconds=time.monotonic() - started,
+        )

@@ -1,0 +1,147 @@
+"""How fast is it: times a candidate against a baseline in interleaved blocks, and checks outputs of timed calls."""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from tools.comparison import LimitsOf, compare, require_unchanged
+from tools.draws import USUAL, channel_shape, input_shape
+from tools.session import Session
+from tools.statistics import Blocks
+from tools.subject import Named, Subject
+from tools.verdict import Verdict
+from tools.verification import expected_bytes
+from tools.workers import CandidateFault
+
+WARM_UP_CALLS = 4
+WARM_UP_NS = 200_000_000
+"""Calls before the first block, at least this many and at least this long, so that clocks have settled."""
+MIN_ROUNDS, MAX_ROUNDS = 6, 24
+"""A round is four blocks: baseline, candidate, candidate, baseline."""
+ROUND_BUDGET_S = 3.0
+"""About how long all rounds together may take beyond the fewest."""
+MAX_BLOCK = 3
+"""A block is one to this many calls, drawn by the judge."""
+CHECKED_CALLS = 6
+"""How many timed calls' outputs are compared with the oracle; which ones, the worker learns only afterwards."""
+
+
+@dataclass
+class Timer:
+    """One subject being timed: its worker, its parameters, and every sample taken so far."""
+
+    session: Session
+    subject: Subject
+    state: dict[str, torch.Tensor]
+    prepare_ns: int
+    wall_over_device_ns: list[int] = field(default_factory=list)
+    """For each call, the judge's wall time less the device time that the worker reported."""
+    last_wall_ns: int = 0
+
+    def call(self) -> int:
+        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock."""
+        session, draws = self.session, self.session.draws
+        refreshes = []
+        sizes = session.task.facts.benchmark_sizes(session.target)
+        for spec in session.task.facts.inputs:
+            shape = input_shape(spec, sizes)
+            per_channel = channel_shape(shape, spec.channel_dim)
+            scale = draws.host_uniform(per_channel, 0.5, 1.5)
+            low = 0.0 if spec.domain == "nonnegative" else -0.5
+            shift = draws.host_uniform(per_channel, low, 0.5)
+            refreshes.append((draws.integer(0, max(0, shape[-1] - 1)) if shape else 0, scale, shift))
+        started = time.perf_counter_ns()
+        done = self.subject.timed(refreshes, session.updated_state(self.state), draws.integer(0, 15) * 256)
+        self.last_wall_ns = time.perf_counter_ns() - started
+        self.wall_over_device_ns.append(self.last_wall_ns - done.ns)
+        return done.ns
+
+    def check_last(self, limits_of: LimitsOf) -> None:
+        """Compare the last timed call's output with the oracle on the inputs it was given.
+
+        Raises:
+            CandidateFault: `stale_output` where the output is wrong, `input_mutated` where an input was changed.
+        """
+        inputs = self.subject.inputs_of_last_timed()
+        answer = self.session.oracle.answer(inputs, self.state)
+        returned = self.subject.fetch(self.session.oracle.updated, expected_bytes(answer))
+        where = "a timed call on the benchmark shape"
+        named: Named = [(spec.name, value) for spec, value in zip(self.session.task.facts.inputs, inputs, strict=True)]
+        require_unchanged(returned, named, where)
+        compare(returned, answer, limits_of, where, Verdict.STALE_OUTPUT)
+
+    def close(self) -> None:
+        """End the worker."""
+        self.subject.close()
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The raw result of an interleaved measurement."""
+
+    candidate: Blocks
+    baseline: Blocks
+    wall_excess_ns: float
+    """Median over calls of (wall - device) of the candidate, less the same of the baseline."""
+    wall_noise_ns: float
+    """Median absolute deviation of (wall - device), the larger of the two sides."""
+
+
+def start_timer(session: Session, subject: Subject) -> Timer:
+    """Bring a fresh subject to where it can be timed on the benchmark shape."""
+    draws = session.draws
+    state = draws.state(session.oracle.template)
+    prepare_ns = session.ready(subject, state)
+    sizes = session.task.facts.benchmark_sizes(session.target)
+    bases = [(spec.name, draws.input(spec, input_shape(spec, sizes), USUAL)) for spec in session.task.facts.inputs]
+    subject.stage(bases, flush_bytes=2 * session.machine.cache_bytes)
+    return Timer(session, subject, state, prepare_ns)
+
+
+def warm_up(timer: Timer) -> int:
+    """Call until the clocks have settled; returns the wall nanoseconds of the last call."""
+    started = time.perf_counter_ns()
+    calls = 0
+    while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < WARM_UP_NS:
+        timer.call()
+        calls += 1
+    return timer.last_wall_ns
+
+
+def interleave(candidate: Timer, baseline: Timer) -> Samples:
+    """Measure in rounds of baseline, candidate, candidate, baseline, checking chosen candidate calls.
+
+    Raises:
+        CandidateFault: a checked output of a timed call is wrong, or the worker failed.
+    """
+    limits_of = LimitsOf(candidate.session.precision, 0.0)
+    warm_up(baseline)
+    warm_up(candidate)
+    candidate.check_last(limits_of)
+    draws = candidate.session.draws
+    for timer in (candidate, baseline):
+        timer.call()
+        timer.wall_over_device_ns.clear()
+    cost_s = (candidate.last_wall_ns + baseline.last_wall_ns) * (MAX_BLOCK + 1) / 1e9
+    rounds = int(min(MAX_ROUNDS, max(MIN_ROUNDS, ROUND_BUDGET_S / max(cost_s, 1e-9))))
+    checked = {draws.integer(0, 2 * rounds - 1) for _ in range(CHECKED_CALLS - 1)}
+    sides: dict[str, list[tuple[int, ...]]] = {"candidate": [], "baseline": []}
+    for _ in range(rounds):
+        for side in ("baseline", "candidate", "candidate", "baseline"):
+            timer = candidate if side == "candidate" else baseline
+            samples = tuple(timer.call() for _ in range(draws.integer(1, MAX_BLOCK)))
+            if side == "candidate" and len(sides[side]) in checked:
+                timer.check_last(limits_of)
+                # A check leaves caches and clocks in another state; one call that does not count puts that right.
+                timer.call()
+                timer.wall_over_device_ns.pop()
+            sides[side].append(samples)
+    over = torch.tensor(candidate.wall_over_device_ns, dtype=torch.float64)
+    base = torch.tensor(baseline.wall_over_device_ns, dtype=torch.float64)
+    return Samples(
+        candidate=tuple(sides["candidate"]),
+        baseline=tuple(sides["baseline"]),
+        wall_excess_ns=float(over.median() - base.median()),
+        wall_noise_ns=float(max((over - over.median()).abs().median(), (base - base.median()).abs().median())),
+    )

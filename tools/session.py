@@ -1,0 +1,159 @@
+"""What a judge keeps for one task on one target: the fork server, the oracle, the draws, and how to start a subject."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from tasks.errors import UnavailableError
+from tasks.loader import Task
+from tasks.spec import Mode, Precision, Target
+from tools.briefing import Machine
+from tools.build import Builder
+from tools.cache import cache_root
+from tools.candidate import Candidate
+from tools.draws import Draws, input_shape
+from tools.machine import machine
+from tools.oracle import Oracle
+from tools.subject import Limits, Subject
+from tools.toolchain import find_toolchain
+from tools.worker.shared_memory import dtype_of
+from tools.workers import ForkServer
+from tools.workload import Workload, workload
+
+
+@dataclass
+class Session:
+    """Made once for a judge; everything in it is built on first use."""
+
+    task: Task
+    target: Target
+    limits: Limits
+    progress: Callable[[str], None]
+
+    @property
+    def mode(self) -> Mode:
+        """The task's mode."""
+        return self.task.mode
+
+    @property
+    def precision(self) -> Precision:
+        """The task's precision class on this target."""
+        return self.task.facts.precision_on(self.target)
+
+    @cached_property
+    def device(self) -> str:
+        """The judge's and the workers' device.
+
+        Raises:
+            UnavailableError: the target is `cuda` and PyTorch sees no GPU.
+        """
+        if self.target is Target.CPU:
+            return "cpu"
+        if not torch.cuda.is_available():
+            raise UnavailableError(
+                "the target is cuda, but PyTorch sees no GPU on this machine; kernels can be built here, not run. "
+                "Use a machine with an NVIDIA GPU, or --target cpu; `kernelwright doctor` says what is missing."
+            )
+        return "cuda"
+
+    @cached_property
+    def server(self) -> ForkServer:
+        """The warm process that workers are forked from."""
+        cache = cache_root()
+        return ForkServer(
+            {
+                "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+                "TRITON_CACHE_DIR": str(cache / "triton"),
+                # A pool of compile processes would outlive the fork and run during measurements.
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            }
+        )
+
+    @cached_property
+    def builder(self) -> Builder:
+        """Builds the extensions that candidates ask for."""
+        return Builder(find_toolchain())
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        """The reference in float64."""
+        return Oracle(self.task, self.target, self.device)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The secret draws."""
+        return Draws(self.device)
+
+    @cached_property
+    def host_draws(self) -> Draws:
+        """Secret draws on the host, for what needs no GPU."""
+        return Draws("cpu")
+
+    @property
+    def machine_or_host(self) -> Machine:
+        """The target's machine, or the host where the target cannot run here."""
+        try:
+            _ = self.device
+        except UnavailableError:
+            return machine(Target.CPU, self.precision)
+        return self.machine
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine and its peaks."""
+        return machine(self.target, self.precision)
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Operations and bytes on the benchmark shape."""
+        return workload(self.task, self.target)
+
+    @cached_property
+    def state_bytes(self) -> int:
+        """Bytes of all parameters and buffers."""
+        return sum(value.numel() * value.element_size() for value in self.oracle.template.values())
+
+    def memory_bytes(self, sizes: dict[str, int]) -> int:
+        """Shared memory for calls of a shape: inputs, the same after the call, outputs, parameters. The output's size
+        is taken to grow with the input's."""
+        inputs = self.input_bytes(sizes)
+        growth = max(1.0, inputs / max(1, self.workload.input_bytes))
+        return int(2 * inputs + 2 * self.workload.output_bytes * growth + 3 * self.state_bytes)
+
+    def input_bytes(self, sizes: dict[str, int]) -> int:
+        """Bytes of all inputs of a shape."""
+        total = 0
+        for spec in self.task.facts.inputs:
+            count = 1
+            for size in input_shape(spec, sizes):
+                count *= size
+            total += count * dtype_of(spec.dtype).itemsize
+        return total
+
+    def subject(
+        self, candidate: Candidate, memory_bytes: int, *, limits: Limits | None = None, device: str | None = None
+    ) -> Subject:
+        """A fresh worker for a candidate, its text not executed yet; `device` is where the judge keeps its tensors."""
+        where = self.device if device is None else device
+        return Subject(self.server, self.builder, candidate, memory_bytes, where, limits or self.limits)
+
+    def ready(self, subject: Subject, state: dict[str, torch.Tensor]) -> int:
+        """Load, construct and fill; returns the nanoseconds that `prepare` took."""
+        subject.load(self.device, allow_tf32=self.precision is Precision.TF32)
+        return self.construct(subject, state)
+
+    def construct(self, subject: Subject, state: dict[str, torch.Tensor]) -> int:
+        """A new instance with new parameters in a worker whose text is executed."""
+        subject.construct(self.oracle.init_inputs, training=self.mode == "train")
+        return subject.fill(state).prepare_ns
+
+    def updated_state(self, state: dict[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+        """The buffers that a call updates, with their values before it."""
+        return [(name, state[name]) for name in self.oracle.updated]
+
+    def close(self) -> None:
+        """End the fork server, if it was started."""
+        if "server" in self.__dict__:
+            self.server.close()
