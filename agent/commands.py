@@ -65,8 +65,8 @@ def run(
         if choice.by_default:
             progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
         progress.say(f"{found.name} on {chosen_target.value}, {choice.recorded_from or choice.name}")
-        progress.waiting_for("measuring the baselines")
-        with Judge(found, chosen_target) as judge:
+        progress.note("measuring the baselines")
+        with Judge(found, chosen_target, progress=progress.note) as judge:
             briefing = judge.briefing()
             run_directory = create(plan, briefing)
             ends = roll_out(plan, run_directory, briefing, lambda: Toolbox(judge), progress)

@@ -43,6 +43,13 @@ class Progress:
         if self._status is not None:
             self._status.update(Text(printable(what)))
 
+    def note(self, text: str) -> None:
+        """Tell what is being done: in the spinner's line on a terminal, else in a line of its own."""
+        if self._status is not None:
+            self.waiting_for(text)
+        else:
+            self.say(text)
+
     def watch(self, event: Event) -> None:
         """Tell about an event."""
         match event:

@@ -58,11 +58,16 @@ def replay(
     from tools.toolbox import Toolbox
 
     console = make_console()
+
+    def tell(what: str) -> None:
+        if not as_json:
+            console.print(Text(printable(what)), soft_wrap=True)
+
     agreed = True
     for rollout in found.rollouts:
         events = found.run.events(rollout)
         started(events)
-        with Judge(task, target or config.target) as judge:
+        with Judge(task, target or config.target, progress=tell) as judge:
             replayed = replay_calls(events, Toolbox(judge))
             if as_json:
                 agreed = _replay_json(found.run.id, rollout, replayed) and agreed

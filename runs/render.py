@@ -67,6 +67,7 @@ def render_event(console: Console, event: Event) -> None:
 def _reply(console: Console, event: ModelReplied) -> None:
     usage = event.usage
     heading = f"turn {event.turn}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
+    console.print()
     console.print(Rule(heading, align="left", characters="-"))
     if event.reasoning:
         _block(console, "reasoning", event.reasoning, style="dim italic")

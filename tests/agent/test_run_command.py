@@ -1,6 +1,7 @@
 """Tests of the command `run`, with tools that follow a script."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,9 +28,10 @@ SUBMIT = ModelReply(text="Good enough.", tool_calls=(tool_call("submit"),))
 class ScriptedJudge:
     """A judge that knows its briefing and nothing else."""
 
-    def __init__(self, task: Task, target: Target) -> None:
+    def __init__(self, task: Task, target: Target, progress: Callable[[str], None]) -> None:
         self._briefing = briefing(target)
         assert task.name == "causal_conv"
+        progress("timing the baseline: eager")
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +70,7 @@ def test_run_tells_each_turn_and_ends_with_the_table_and_the_path(
     expected = (
         "No key is set",
         "causal_conv on cpu, scripted",
+        "timing the baseline: eager",
         "turn 1  A first version.",
         "turn 1  compile_kernel",
         "turn 2  Good enough.",
