@@ -13,6 +13,8 @@ from tasks.errors import UsageError
 from tasks.spec import Target
 
 KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
+DEFAULT_MODEL = "gpt-5"
+"""Where a key is set and nothing else is said."""
 NO_KEY = "no-key-needed"
 """What is sent as the key to a server of one's own; the SDK refuses to send none."""
 
@@ -41,8 +43,9 @@ def choose(
         return _recorded(None, task, target, by_default=True)
     if model is not None and (model == NAME or model.startswith(f"{NAME}:")):
         return _recorded(model.removeprefix(NAME).removeprefix(":") or None, task, target)
-    if model is None:
-        raise UsageError("Which model? Name one of the server's with --model, or replay one with --model recorded.")
+    if model is None and url is not None:
+        raise UsageError(f"Which model of {url}? Name one with --model.")
+    model = model or DEFAULT_MODEL
     if key is None and url is None:
         raise UsageError(
             f"There is no key for {model}. Set OPENAI_API_KEY, or name a server of your own with --base-url, "

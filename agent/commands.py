@@ -33,7 +33,9 @@ def run(
     task: Annotated[str, typer.Argument(help="A task's name, or the path of a task or KernelBench problem file.")],
     model: Annotated[
         str | None,
-        typer.Option(help="The model's name on its server; `recorded`, or `recorded:RUN` for a certain run's replies."),
+        typer.Option(
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run."
+        ),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions.")] = None,
     target: Annotated[

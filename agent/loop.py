@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from agent.budget import Budget
 from agent.control import EndRollout, Nudge
@@ -25,8 +26,11 @@ from runs.log import TranscriptLog
 from runs.store import RunDirectory
 from tasks.errors import HarnessError, ModelServerError, UnavailableError
 from tools.results import Evaluation, Fault, Refused, ToolReply, ToolResult
-from tools.toolbox import Tools
 from tools.verdict import culprit
+
+if TYPE_CHECKING:
+    # The tools need PyTorch, whose import everything else would wait for.
+    from tools.toolbox import Tools
 
 MOST_NUDGES = 3
 """How many replies in a row may hold nothing to carry out; one more ends the rollout."""
@@ -42,7 +46,7 @@ class Rollout:
         run: RunDirectory,
         started: RolloutStarted,
         client: ModelClient,
-        tools: Tools,
+        tools: "Tools",
         budget: Budget,
         watch: Callable[[Event], None],
     ) -> None:
@@ -144,7 +148,8 @@ class Rollout:
             return EndRollout(EndReason.TOOL_FAULT, fault.message)
         if reply.ends_rollout and isinstance(result, Evaluation):
             self._record(Submitted(turn=self._turn, candidate=result.candidate, evaluation=result))
-            return EndRollout(EndReason.SUBMITTED, f"{result.verdict.value}: {result.message}")
+            said = result.message if result.fault is None else f"{result.verdict.value}: {result.message}"
+            return EndRollout(EndReason.SUBMITTED, said)
         return None
 
     def _refuse(self, calls: Sequence[ToolCall], text: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.budget import Budget
 from agent.choice import Choice
@@ -17,7 +18,10 @@ from runs.surroundings import commit, versions
 from tasks.loader import Task
 from tasks.spec import Target
 from tools.briefing import Briefing
-from tools.toolbox import Tools
+
+if TYPE_CHECKING:
+    # The tools need PyTorch, whose import everything else would wait for.
+    from tools.toolbox import Tools
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
 
 
 def roll_out(
-    plan: Plan, run: RunDirectory, briefing: Briefing, make_tools: Callable[[], Tools], progress: Progress
+    plan: Plan, run: RunDirectory, briefing: Briefing, make_tools: "Callable[[], Tools]", progress: Progress
 ) -> list[Ended]:
     """All rollouts of a run, or those up to the one that was interrupted."""
     ends: list[Ended] = []

@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from runs.events import Event, ModelReplied, ToolReturned
 from runs.summary import Outcome, outcome_of
 from tasks.errors import RunFormatError
 from tasks.record import Record
-from tools.toolbox import Tools
+
+if TYPE_CHECKING:
+    # The tools need PyTorch, whose import everything else would wait for.
+    from tools.toolbox import Tools
 
 
 class Replayed(Record):
@@ -28,7 +32,7 @@ class Replayed(Record):
         return self.recorded.verdict == self.replayed.verdict
 
 
-def replay_calls(events: Sequence[Event], tools: Tools) -> Iterator[Replayed]:
+def replay_calls(events: Sequence[Event], tools: "Tools") -> Iterator[Replayed]:
     """Carry out every call that was carried out then, in the same order, with the same arguments."""
     arguments: dict[tuple[int, str], str] = {}
     for event in events:

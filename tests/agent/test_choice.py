@@ -7,7 +7,7 @@ from scripted import ScriptedModel, ScriptedTools, compile_call, roll_out
 from test_recorded import ship
 
 from agent import recorded
-from agent.choice import Choice, choose, require_prices
+from agent.choice import DEFAULT_MODEL, Choice, choose, require_prices
 from agent.model import ModelReply
 from runs.config import Limits
 from tasks.errors import UsageError
@@ -58,6 +58,10 @@ def test_model_with_a_key_is_served() -> None:
     assert choice.make_client().name == "gpt-5"
 
 
+def test_key_alone_means_the_default_model() -> None:
+    assert chosen(OPENAI_API_KEY="k").name == DEFAULT_MODEL
+
+
 def test_server_of_ones_own_needs_no_key() -> None:
     choice = chosen("local", "http://127.0.0.1:8000/v1")
     assert (choice.base_url, choice.prices) == ("http://127.0.0.1:8000/v1", None)
@@ -73,7 +77,7 @@ def test_password_in_a_url_is_not_recorded() -> None:
     [
         ("gpt-5", None, {}, "OPENAI_API_KEY"),
         (None, "http://127.0.0.1:8000/v1", {}, "Which model"),
-        (None, None, {"OPENAI_API_KEY": "k"}, "Which model"),
+        (None, None, {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://host/v1"}, "Which model"),
     ],
 )
 def test_what_is_missing_is_said(
