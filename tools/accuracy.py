@@ -40,6 +40,10 @@ class Limits:
     channel: float
     peak: float
 
+    def loosened(self, factor: float) -> "Limits":
+        """The same limits, each times a factor."""
+        return Limits(self.rms * factor, self.channel * factor, self.peak * factor)
+
     def allow(self, errors: Errors) -> bool:
         """Whether every error is within its limit; NaN never is."""
         return (
@@ -50,9 +54,10 @@ class Limits:
         )
 
 
-# RMS errors below these are honest in the class whatever PyTorch's own happens to be on these inputs. One fp32 accumulator that
-# adds 1,024 random products in order is off by u * sqrt(n / 6), some 8e-7 (u = 2**-24), and PyTorch's blocked sums by a quarter of it; 16-bit classes round their
-# output once more, half a unit in the last place: 2**-11 and 2**-8 at most, an RMS of about a third of that.
+# RMS errors below these are honest in the class whatever PyTorch's own happens to be on these inputs. One fp32
+# accumulator that adds n random products in order is off by u * sqrt(n / 6), with u = 2**-24 and n = 1,024 some 8e-7;
+# PyTorch's blocked sums by a quarter of it. The 16-bit classes round their output once more, by half a unit in the last
+# place, 2**-11 and 2**-8, at most: an RMS of about a third of that.
 FLOORS = {Precision.FP32: 3e-6, Precision.TF32: 1e-5, Precision.FP16: 3e-4, Precision.BF16: 2.5e-3}
 
 

@@ -33,10 +33,12 @@ _NVCC_DEFINES = (
     "--expt-relaxed-constexpr",
 )
 _NEEDS_TORCH = re.compile(r"torch|\bat::|\bc10::|\bATen\b|TORCH_|AT_DISPATCH|\bAT_|C10_|py::|pybind")
-_LIGHT_HEADERS = ("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "algorithm", "cfloat", "cmath")
-_LIGHT_HEADERS += ("cstdint", "cstdio", "limits", "tuple", "vector")
+_CUDA_HEADERS = ("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h")
+_STANDARD_HEADERS = ("algorithm", "cfloat", "cmath", "cstdint", "cstdio", "limits", "tuple", "vector")
 # Errors that a header could cure; others are the same with and without PyTorch's headers.
-_MAYBE_A_HEADER = re.compile(r"undefined|has no member|not a type|no instance|must be a class|cannot open source|namespace")
+_MAYBE_A_HEADER = re.compile(
+    r"undefined|has no member|not a type|no instance|must be a class|cannot open source|namespace"
+)
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,9 @@ class Builder:
         flags += request.extra_cflags
         prelude = precompiled_prelude(chain, flags) if request.implicit_headers else None
         source = work / "main.cpp"
-        source.write_text(_host_source(request, candidate, key, include_torch=prelude is None), "utf-8", "surrogatepass")
+        source.write_text(
+            _host_source(request, candidate, key, include_torch=prelude is None), "utf-8", "surrogatepass"
+        )
         target = work / "main.o"
         use = [] if prelude is None else ["-include", str(prelude)]
         argv = [chain.host_compiler, *use, *flags, "-c", source.name, "-o", target.name]
@@ -185,7 +189,7 @@ class Builder:
         chain = self.toolchain
         implicit: tuple[str, ...] = ()
         if request.implicit_headers:
-            implicit = ("torch/types.h", "cuda.h", "cuda_runtime.h") if plain else _LIGHT_HEADERS
+            implicit = ("torch/types.h", "cuda.h", "cuda_runtime.h") if plain else (*_CUDA_HEADERS, *_STANDARD_HEADERS)
         includes = "".join(f"#include <{header}>\n" for header in implicit)
         source = work / ("cuda.cu" if plain else "cuda_light.cu")
         body = _located(request.cuda_sources, candidate, "cuda_sources")

@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from tools.results import Diagnostic, KernelResources
 
 # g++ and clang: `file:12:5: error: text`; nvcc's front end: `file(12): error: text` or `file(12): error #20: text`
-_HOST_STYLE = re.compile(r"^(?P<file>[^\s:(][^:(]*):(?P<line>\d+)(?::\d+)?: (?P<kind>fatal error|error|warning): (?P<text>.*)$")
-_NVCC_STYLE = re.compile(r"^(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): (?P<kind>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<text>.*)$")
+_HOST_STYLE = re.compile(
+    r"^(?P<file>[^\s:(][^:(]*):(?P<line>\d+)(?::\d+)?: (?P<kind>fatal error|error|warning): (?P<text>.*)$"
+)
+_NVCC_STYLE = re.compile(
+    r"^(?P<file>[^\s(][^(]*)\((?P<line>\d+)\): (?P<kind>catastrophic error|error|warning)(?: #[\w-]+)?: (?P<text>.*)$"
+)
 _PTXAS_STYLE = re.compile(r"^ptxas (?P<file>[^,]+), line (?P<line>\d+); (?P<kind>error|warning)\s*: (?P<text>.*)$")
-_PLAIN_STYLE = re.compile(r"^(?:nvcc|ptxas|cc1plus|g\+\+|clang\+\+)\s*:? ?(?P<kind>fatal|error|warning)\s*: (?P<text>.*)$")
+_PLAIN_STYLE = re.compile(
+    r"^(?:nvcc|ptxas|cc1plus|g\+\+|clang\+\+)\s*:? ?(?P<kind>fatal|error|warning)\s*: (?P<text>.*)$"
+)
 _UNDEFINED = re.compile(r"undefined (?:reference to|symbol:?) [`'\"]?(?P<name>[^`'\"]+)")
 
 _COMPILING = re.compile(r"ptxas info\s*: Compiling entry function '(?P<name>[^']+)'")

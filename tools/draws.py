@@ -96,7 +96,7 @@ class Draws:
 
 
 def channel_shape(shape: tuple[int, ...], channel_dim: int | None) -> tuple[int, ...]:
-    """A shape that broadcasts one value per channel over a tensor; one value in all where there is no such dimension."""
+    """A shape that broadcasts one value per channel over a tensor; one value in all where it has no channels."""
     if channel_dim is None or channel_dim >= len(shape):
         return (1,) * len(shape)
     return tuple(size if dim == channel_dim else 1 for dim, size in enumerate(shape))

@@ -22,8 +22,18 @@ from tools.machine import card_state
 from tools.measurement import Samples, Timer
 from tools.oracle import Oracle, describe_state
 from tools.plausibility import require_plausible
-from tools.results import Baseline, BenchmarkResult, Built, BuildResult, Evaluation, Fault, Stage, Timed, VerifyResult
-from tools.results import Verified
+from tools.results import (
+    Baseline,
+    BenchmarkResult,
+    BuildResult,
+    Built,
+    Evaluation,
+    Fault,
+    Stage,
+    Timed,
+    Verified,
+    VerifyResult,
+)
 from tools.session import Session
 from tools.statistics import median_ns, ratio_interval
 from tools.subject import Limits
@@ -163,9 +173,7 @@ class Judge:
             update={"card": before}
         )
 
-    def _timed(
-        self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float
-    ) -> Timed:
+    def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
         ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
         fastest = min(
             (item for item in self._baselines if item.median_ns is not None), key=lambda item: item.median_ns or 0.0

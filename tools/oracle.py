@@ -51,7 +51,9 @@ class Oracle:
         try:
             self._template = self._construct()
         except Exception as error:
-            raise TaskError(f"{task.path}: Model(*get_init_inputs()) failed: {type(error).__name__}: {error}") from error
+            raise TaskError(
+                f"{task.path}: Model(*get_init_inputs()) failed: {type(error).__name__}: {error}"
+            ) from error
 
     def _construct(self) -> torch.nn.Module:
         model = self._model_class(*self._init_inputs)
@@ -82,6 +84,10 @@ class Oracle:
                 with RoundedProducts(self.precision):
                     others.append(self._run(inputs, state, torch.float64))
         return Answer(exact, others, {name: tensor.dtype for name, tensor in working})
+
+    def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
+        """What PyTorch itself answers in the class; raises as `answer` does."""
+        return self._run(inputs, state, None)
 
     def _run(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Named:
         model = self._construct()

@@ -32,6 +32,8 @@ class Done(Record):
     inputs: tuple[Written, ...] = ()
     computing: dict[str, int] = Field(default_factory=dict)
     ns: int = 0
+    handle: str = Field(default="", max_length=128)
+    """Opens the GPU memory that timed outputs go to."""
 
 
 class WorkerFault(Record):

@@ -208,7 +208,7 @@ class Evaluation(Record):
 
 
 class Refused(Record):
-    """A tool call that could not be carried out as asked: unknown tool, arguments that do not fit, nothing built yet."""
+    """A tool call that could not be carried out: unknown tool, arguments that do not fit, nothing built yet."""
 
     status: Literal["refused"] = "refused"
     message: str

@@ -10,7 +10,9 @@ from tasks.spec import Precision
 # Bits of the stored mantissa: IEEE 754 single and half, NVIDIA's TF32 and bfloat16.
 MANTISSA_BITS = {Precision.FP32: 23, Precision.TF32: 10, Precision.FP16: 10, Precision.BF16: 7}
 
-_PRODUCTS = frozenset("convolution _convolution mm addmm bmm baddbmm addbmm mv dot conv_depthwise2d".split())
+_PRODUCTS = frozenset(
+    ("convolution", "_convolution", "mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "dot", "conv_depthwise2d")
+)
 
 
 def round_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
@@ -28,7 +30,7 @@ class RoundedProducts(TorchDispatchMode):
     """While active, convolutions and matrix products see their operands rounded to a precision class."""
 
     def __init__(self, precision: Precision) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._bits = MANTISSA_BITS[precision]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,25 +1,52 @@
 """The tools a model may call, with their arguments; bound to one judge."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tasks.record import Record
-from tools.results import ToolReply
+from tools.candidate import Candidate
+from tools.describe import describe
+from tools.judge import Judge
+from tools.results import Refused, ToolReply, ToolResult
 
 
 class CompileKernelArguments(Record):
-    """Compile a candidate. Returns compiler errors at the lines of your text, or registers, shared memory and spills."""
+    """Compile a candidate and construct it. Answers compiler errors at the lines of your text, or what each kernel uses
+    (registers, shared memory, spills). Run this first: the other tools work on compiled candidates."""
 
     kernel_code: str = Field(min_length=1)
     """The whole Python module that defines ModelNew and builds its extension with load_inline."""
 
 
-class CandidateArguments(Record):
-    """Arguments of the tools that work on a compiled candidate."""
+class VerifyArguments(Record):
+    """Check a compiled candidate against the float64 oracle on shapes and inputs drawn anew: is it right?"""
 
     candidate: str | None = None
     """The id (or its first characters) of a candidate compiled before; without it, the one compiled last."""
+
+
+class BenchmarkArguments(Record):
+    """Time a compiled candidate on the benchmark shape beside the fastest PyTorch baseline: how fast is it?"""
+
+    candidate: str | None = None
+    """The id (or its first characters) of a candidate compiled before; without it, the one compiled last."""
+
+
+class SubmitArguments(Record):
+    """Hand in a compiled candidate as the final answer: it is built, verified and benchmarked once more, and the
+    conversation ends."""
+
+    candidate: str | None = None
+    """The id (or its first characters) of a candidate compiled before; without it, the one compiled last."""
+
+
+_TOOLS: dict[str, type[Record]] = {
+    "compile_kernel": CompileKernelArguments,
+    "verify": VerifyArguments,
+    "benchmark": BenchmarkArguments,
+    "submit": SubmitArguments,
+}
 
 
 class Tools(Protocol):
@@ -36,3 +63,79 @@ class Tools(Protocol):
     def candidate_text(self, candidate_id: str) -> str:
         """The text of a candidate seen in this toolbox."""
         ...
+
+
+class Toolbox:
+    """The four tools on one judge; remembers every candidate it was given."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._seen: dict[str, Candidate] = {}
+        self._latest: Candidate | None = None
+
+    def definitions(self) -> list[dict[str, object]]:
+        """The tools in the JSON form of Chat Completions `tools`."""
+        return [_definition(name, arguments) for name, arguments in _TOOLS.items()]
+
+    def candidate_text(self, candidate_id: str) -> str:
+        """The text of a candidate seen in this toolbox; raises KeyError for an id it has not seen."""
+        return self._seen[candidate_id].text
+
+    def call(self, name: str, arguments: str) -> ToolReply:
+        """Carry out one call; `arguments` is the JSON text the model wrote. Never raises for the model's mistakes."""
+        kind = _TOOLS.get(name)
+        if kind is None:
+            return _refuse(f"there is no tool {name!r}; the tools are {', '.join(_TOOLS)}.")
+        try:
+            parsed = kind.model_validate_json(arguments or "{}")
+        except ValidationError as error:
+            return _refuse(f"the arguments of {name} do not fit: {_problems(error)}. Send the call again, corrected.")
+        if isinstance(parsed, CompileKernelArguments):
+            return self._compile(parsed.kernel_code)
+        assert isinstance(parsed, VerifyArguments | BenchmarkArguments | SubmitArguments)
+        found = self._find(parsed.candidate)
+        return found if isinstance(found, ToolReply) else self._carry_out(name, found)
+
+    def _compile(self, text: str) -> ToolReply:
+        candidate = Candidate(text)
+        self._seen[candidate.id] = candidate
+        self._latest = candidate
+        return self._reply(candidate, self._judge.compile(candidate))
+
+    def _carry_out(self, name: str, candidate: Candidate) -> ToolReply:
+        if name == "verify":
+            return self._reply(candidate, self._judge.verify(candidate))
+        if name == "benchmark":
+            return self._reply(candidate, self._judge.benchmark(candidate))
+        return self._reply(candidate, self._judge.evaluate(candidate), ends_rollout=True)
+
+    def _find(self, wanted: str | None) -> Candidate | ToolReply:
+        if wanted is None:
+            return self._latest or _refuse("nothing has been compiled yet; call compile_kernel first.")
+        found = [candidate for key, candidate in self._seen.items() if key.startswith(wanted)]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(key[:12] for key in self._seen) or "none"
+        problem = "no candidate" if not found else f"{len(found)} candidates"
+        return _refuse(f"{problem} with the id {wanted!r}; compiled so far: {known}.")
+
+    @staticmethod
+    def _reply(candidate: Candidate, result: ToolResult, *, ends_rollout: bool = False) -> ToolReply:
+        return ToolReply(text=describe(result), result=result, candidate=candidate.id, ends_rollout=ends_rollout)
+
+
+def _refuse(message: str) -> ToolReply:
+    return ToolReply(text=message, result=Refused(message=message))
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'JSON'}: {item['msg']}" for item in error.errors()[:3])
+
+
+def _definition(name: str, arguments: type[Record]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
+    description = " ".join(str(schema.pop("description", "")).split())
+    schema.pop("title", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}

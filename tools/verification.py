@@ -86,9 +86,7 @@ def expected_bytes(answer: Answer) -> int:
     return sum(tensor.numel() * answer.dtypes[name].itemsize for name, tensor in answer.exact) + 4096
 
 
-def _probe_causality(
-    session: Session, subject: Subject, state: dict[str, torch.Tensor], limits_of: LimitsOf
-) -> Check:
+def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.Tensor], limits_of: LimitsOf) -> Check:
     """Two calls whose inputs differ from t0 on only; the outputs before t0 must be right in both.
 
     Compared before t0 alone, so that large outputs after it do not hide small errors before it.

@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from tasks.errors import HarnessError, ProtocolError
 from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
@@ -35,7 +37,7 @@ _PRINTED_TAIL = 1500
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
 
 
-class CandidateFault(Exception):  # noqa: N818  a value in transit, not an error of ours
+class CandidateFault(Exception):
     """A candidate's fault on its way from the worker to the judge, who makes a `Fault` of it."""
 
     def __init__(self, verdict: Verdict, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
@@ -90,7 +92,8 @@ class ForkServer:
                 answer = self._wire.receive()
             if answer is None:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
-            return Worker(self, int(answer["pid"]), ours, mmap.mmap(memory_fd, memory_bytes), scratch)
+            memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
+            return Worker(self, int(answer["pid"]), ours, memory, scratch)
         finally:
             theirs.close()
             os.close(memory_fd)
@@ -133,7 +136,8 @@ class Worker:
     server: ForkServer
     pid: int
     control: socket.socket
-    memory: mmap.mmap
+    memory: torch.Tensor
+    """uint8, shared with the worker."""
     scratch: Path
     extensions: list[Extension] = field(default_factory=list)
     """What its candidate has built or taken from the cache so far."""

@@ -31,7 +31,7 @@ class DeviceClock:
     def start(self) -> None:
         """Set the first mark."""
         if self._cuda:
-            self._spin(LAUNCH_COVER_CYCLES)
+            self._spin(LAUNCH_COVER_CYCLES)  # type: ignore[no-untyped-call]
             self._record(self._start)
         else:
             self._started_ns = _now_ns()
@@ -41,7 +41,7 @@ class DeviceClock:
         if self._cuda:
             self._record(self._end)
             self._synchronize()
-            return round(self._elapsed(self._start, self._end) * 1e6)
+            return round(float(self._elapsed(self._start, self._end)) * 1e6)
         return _now_ns() - self._started_ns
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch.utils.cpp_extension  # noqa: E402, F401  imported before the fork, so that no worker pays for it
+import torch.utils.cpp_extension  # noqa: F401  imported before the fork, so that no worker pays for it
 
-from tools.worker import main  # noqa: E402
+from tools.worker import main
 
 PR_SET_PDEATHSIG = 1
 SANDBOX = "process"
@@ -44,10 +44,10 @@ def _become_worker(control: int, memory: int, spawn: dict[str, object]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit = int(str(spawn["file_limit_bytes"]))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in (control, memory):
+    for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if fd > 2 and fd not in (control, memory):
             with contextlib.suppress(OSError):
-                os.close(int(name))
+                os.close(fd)
     main.serve(socket.socket(fileno=control), memory, int(str(spawn["memory_bytes"])))
     main.hush()
     os._exit(0)

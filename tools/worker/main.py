@@ -20,7 +20,7 @@ _MESSAGE_LIMIT = 4000
 def serve(control: socket.socket, memory_fd: int, memory_bytes: int) -> None:
     """Answer requests until the judge hangs up or the candidate faults."""
     faulthandler.enable()
-    memory = mmap.mmap(memory_fd, memory_bytes)
+    memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
     wire = Wire(control)
     loader = InlineLoader(wire)
     loader.install()

@@ -87,6 +87,8 @@ class Stage:
     inputs: tuple[Slot, ...]
     flush_bytes: int
     """How much memory to read before each call so that no cache holds its input."""
+    region: Region
+    """Where a timed call's outputs go on the host; on a GPU they go to memory of the same capacity that is shared."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Refresh:
 
 @dataclass(frozen=True)
 class Timed:
-    """Make new inputs, flush the caches, and time one call."""
+    """Make new inputs, flush the caches, time one call, and leave its outputs and inputs where `Stage` said."""
 
     op: ClassVar[str] = "timed"
     refreshes: tuple[Refresh, ...]
@@ -110,16 +112,7 @@ class Timed:
     """Bytes by which the inputs' addresses move within their buffers."""
 
 
-@dataclass(frozen=True)
-class Fetch:
-    """Write out the outputs of the last timed call, and its inputs as they are now."""
-
-    op: ClassVar[str] = "fetch"
-    region: Region
-    state: tuple[str, ...]
-
-
-Request = Load | Construct | Probe | Fill | Call | Stage | Timed | Fetch
+Request = Load | Construct | Probe | Fill | Call | Stage | Timed
 
 
 class Wire:
@@ -168,7 +161,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed, Fetch)}[op]
+    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed)}[op]
     for name in ("inputs", "state"):
         if fields.get(name) and isinstance(fields[name][0], dict):
             fields[name] = _slots(fields[name])

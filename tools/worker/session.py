@@ -1,6 +1,5 @@
 """One candidate in one worker: carries out the judge's requests in order."""
 
-import mmap
 import sys
 import time
 from types import ModuleType
@@ -10,8 +9,9 @@ import torch
 
 from tools.worker import tensors
 from tools.worker.clock import CacheFlush, DeviceClock
+from tools.worker.device_memory import allocate_shared
 from tools.worker.load_inline import CollectedError, InlineLoader
-from tools.worker.messages import Call, Construct, Fetch, Fill, Load, Probe, Request, Slot, Stage, Timed
+from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Request, Slot, Stage, Timed
 from tools.worker.plain_values import decode
 from tools.worker.refresh import refresh_into
 from tools.worker.shared_memory import view
@@ -28,7 +28,7 @@ _BUFFERS = 2
 class Session:
     """The state of a worker from `Load` to its end."""
 
-    def __init__(self, memory: mmap.mmap, loader: InlineLoader) -> None:
+    def __init__(self, memory: torch.Tensor, loader: InlineLoader) -> None:
         self._memory = memory
         self._loader = loader
         self._device = "cpu"
@@ -38,7 +38,8 @@ class Session:
         self._bases: list[torch.Tensor] = []
         self._buffers: list[list[torch.Tensor]] = []
         self._calls = 0
-        self._inputs: list[torch.Tensor] = []
+        self._region = Region(0, 0)
+        self._export = memory
         self._outputs: list[tuple[str, torch.Tensor]] = []
         self._flush = CacheFlush("cpu", 4)
 
@@ -60,8 +61,6 @@ class Session:
                     return self._stage(request)
                 case Timed():
                     return self._timed(request)
-                case Fetch():
-                    return self._fetch(request)
 
     def _load(self, request: Load) -> dict[str, Any]:
         if request.device == "cuda":
@@ -118,48 +117,66 @@ class Session:
         else:
             raw = self._model(*inputs)
         self._clock.synchronize()
-        outputs = tensors.flatten(raw)
-        state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
-        after = [(slot.name, tensor) for slot, tensor in zip(request.inputs, inputs, strict=True)]
-        written = tensors.write(self._memory, request.region, [*outputs, *state, *after])
-        self._clock.synchronize()
-        return {
-            "outputs": written[: len(outputs)],
-            "state": written[len(outputs) : len(outputs) + len(state)],
-            "inputs": written[len(outputs) + len(state) :],
-            "computing": watch.computing,
-        }
+        names = tuple(slot.name for slot in request.state)
+        written = self._written(self._memory, request.region, tensors.flatten(raw), names, inputs)
+        return {"computing": watch.computing, **written}
 
     def _stage(self, request: Stage) -> dict[str, Any]:
         self._bases = tensors.read(self._memory, request.inputs, self._device)
         self._buffers = [[self._buffer_for(base) for base in self._bases] for _ in range(_BUFFERS)]
         self._flush = CacheFlush(self._device, request.flush_bytes)
+        self._region = request.region
+        handle = ""
+        if self._device == "cuda":
+            self._export, handle = allocate_shared(request.region.capacity)
+            self._region = Region(0, request.region.capacity)
         self._clock.synchronize()
-        return {}
+        return {"handle": handle}
 
     def _buffer_for(self, base: torch.Tensor) -> torch.Tensor:
         return torch.empty(base.numel() + _ADDRESS_SLACK // base.element_size(), dtype=base.dtype, device=self._device)
 
     def _timed(self, request: Timed) -> dict[str, Any]:
         self._calls += 1
-        self._inputs = []
+        inputs: list[torch.Tensor] = []
         for base, buffer, refresh in zip(
             self._bases, self._buffers[self._calls % _BUFFERS], request.refreshes, strict=True
         ):
             start = request.start_offset % _ADDRESS_SLACK // base.element_size()
-            inputs = buffer[start : start + base.numel()].view(base.shape)
+            fresh = buffer[start : start + base.numel()].view(base.shape)
             scale, shift = (self._small(slot) for slot in (refresh.scale, refresh.shift))
-            refresh_into(inputs, base, refresh.roll, scale, shift)
-            self._inputs.append(inputs)
+            refresh_into(fresh, base, refresh.roll, scale, shift)
+            inputs.append(fresh)
         tensors.set_buffers(self._model, self._memory, request.state)
         self._poison()
         self._flush.run()
         self._clock.synchronize()
         self._clock.start()
-        raw = self._model(*self._inputs)
+        raw = self._model(*inputs)
         nanoseconds = self._clock.stop()
         self._outputs = tensors.flatten(raw)
-        return {"ns": nanoseconds}
+        names = tuple(slot.name for slot in request.state)
+        return {"ns": nanoseconds, **self._written(self._export, self._region, self._outputs, names, inputs)}
+
+    def _written(
+        self,
+        memory: torch.Tensor,
+        region: Region,
+        outputs: list[tuple[str, torch.Tensor]],
+        buffers: tuple[str, ...],
+        inputs: list[torch.Tensor],
+    ) -> dict[str, Any]:
+        """Write what a call left behind, and describe where it lies."""
+        state = tensors.named_buffers(self._model, buffers)
+        after = [(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
+        written = tensors.write(memory, region, [*outputs, *state, *after])
+        self._clock.synchronize()
+        count = len(outputs)
+        return {
+            "outputs": written[:count],
+            "state": written[count : count + len(state)],
+            "inputs": written[count + len(state) :],
+        }
 
     def _small(self, slot: Slot) -> torch.Tensor:
         return view(self._memory, slot).to(self._device)
@@ -171,15 +188,3 @@ class Session:
         for shape, dtype in kinds:
             if dtype.is_floating_point:
                 torch.full(shape, float("nan"), dtype=dtype, device=self._device)
-
-    def _fetch(self, request: Fetch) -> dict[str, Any]:
-        state = tensors.named_buffers(self._model, request.state)
-        after = [(f"input {index}", tensor) for index, tensor in enumerate(self._inputs)]
-        written = tensors.write(self._memory, request.region, [*self._outputs, *state, *after])
-        self._clock.synchronize()
-        count = len(self._outputs)
-        return {
-            "outputs": written[:count],
-            "state": written[count : count + len(state)],
-            "inputs": written[count + len(state) :],
-        }

@@ -1,7 +1,6 @@
 """Tensors as views of memory that the judge and a worker both map."""
 
 import math
-import mmap
 
 import torch
 
@@ -32,16 +31,15 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def view(memory: mmap.mmap, slot: Slot) -> torch.Tensor:
-    """The tensor at a slot; it shares the memory.
+def view(memory: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """The tensor at a slot of a uint8 tensor; it shares the memory.
 
     Raises:
         ValueError: the slot does not lie within the memory.
     """
     dtype = dtype_of(slot.dtype)
     count = math.prod(slot.shape)
-    if slot.offset < 0 or slot.offset + count * dtype.itemsize > len(memory):
+    size = count * dtype.itemsize
+    if slot.offset < 0 or min(slot.shape, default=0) < 0 or slot.offset + size > memory.numel():
         raise ValueError(f"{slot.name} does not lie within the shared memory")
-    if count == 0:
-        return torch.empty(slot.shape, dtype=dtype)
-    return torch.frombuffer(memory, dtype=dtype, count=count, offset=slot.offset).view(slot.shape)
+    return memory[slot.offset : slot.offset + size].view(dtype).view(slot.shape)

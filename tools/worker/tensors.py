@@ -1,6 +1,5 @@
 """Moves tensors between the shared memory and the candidate, and takes outputs apart."""
 
-import mmap
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ class ContractError(Exception):
     """The candidate breaks its contract; the text says how."""
 
 
-def read(memory: mmap.mmap, slots: tuple[Slot, ...], device: str) -> list[torch.Tensor]:
+def read(memory: torch.Tensor, slots: tuple[Slot, ...], device: str) -> list[torch.Tensor]:
     """Private copies of the tensors at the slots, on the device."""
     return [view(memory, slot).to(device, copy=True) for slot in slots]
 
@@ -35,7 +34,7 @@ def flatten(value: Any, path: str = "output") -> list[tuple[str, torch.Tensor]]:
     raise ContractError(f"{path} is a {type(value).__name__}; forward must return tensors as the reference does")
 
 
-def write(memory: mmap.mmap, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
+def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
     """Copy tensors into a region, one after another; those that do not fit are described without an offset."""
     offset, end = aligned(region.offset), region.offset + region.capacity
     written: list[dict[str, Any]] = []
@@ -78,7 +77,7 @@ def _listed(state: dict[str, torch.Tensor]) -> str:
     return ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in sorted(state.items())) or "(none)"
 
 
-def set_buffers(model: torch.nn.Module, memory: mmap.mmap, slots: tuple[Slot, ...]) -> None:
+def set_buffers(model: torch.nn.Module, memory: torch.Tensor, slots: tuple[Slot, ...]) -> None:
     """Set the buffers that the reference updates to the judge's values."""
     own = dict(model.state_dict(keep_vars=True))
     for slot in slots:

@@ -13,7 +13,7 @@ PLAIN_OPERATORS = frozenset(
     record_stream reshape resize_ resize_as_ resolve_conj resolve_neg select set_ size slice split split_with_sizes
     squeeze squeeze_ stride swapaxes t t_ transpose transpose_ unbind unflatten unsafe_chunk unsafe_split unsqueeze
     unsqueeze_ view view_as_real _unsafe_view zero_ zeros zeros_like _local_scalar_dense select_scatter slice_scatter
-    """.split()
+    """.split()  # noqa: SIM905  a list of 90 quoted names is harder to read
 )
 
 
@@ -21,7 +21,7 @@ class OperatorWatch(TorchDispatchMode):
     """While active, keeps the names of operators that compute."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.computing: dict[str, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,0 +1,136 @@
+"""What a model hears of a result: short, the first errors whole, the rest counted."""
+
+from tools.results import (
+    Built,
+    Check,
+    Diagnostic,
+    Evaluation,
+    Fault,
+    KernelResources,
+    Refused,
+    Timed,
+    ToolResult,
+    Verified,
+)
+
+ERRORS_SHOWN = 3
+WARNINGS_SHOWN = 3
+KERNELS_SHOWN = 8
+EXCERPT_WIDTH = 160
+
+
+def describe(result: ToolResult) -> str:
+    """The text of a result for the model."""
+    match result:
+        case Built():
+            return _built(result)
+        case Verified():
+            return _verified(result)
+        case Timed():
+            return _timed(result)
+        case Fault():
+            return _fault(result)
+        case Evaluation():
+            return _evaluation(result)
+        case Refused():
+            return result.message
+
+
+def _built(result: Built) -> str:
+    lines = [f"compiled: candidate {result.candidate[:12]}, {result.seconds:.1f} s"]
+    if not result.extensions:
+        lines.append("warning: no call of load_inline was seen, so there is no kernel of your own in this candidate")
+    for extension in result.extensions:
+        cached = " (from the cache)" if extension.cached else ""
+        lines.append(f"extension {extension.label!r}: {extension.seconds:.1f} s{cached}")
+        lines += [f"  {_kernel(kernel)}" for kernel in extension.kernels[:KERNELS_SHOWN]]
+        lines += _more(len(extension.kernels) - KERNELS_SHOWN, "kernel")
+        lines += [f"  {line}" for item in extension.warnings[:WARNINGS_SHOWN] for line in _diagnostic(item)]
+        lines += _more(len(extension.warnings) - WARNINGS_SHOWN, "warning")
+    return "\n".join(lines)
+
+
+def _kernel(kernel: KernelResources) -> str:
+    text = f"{kernel.name}: {kernel.registers} registers, {kernel.shared_bytes} bytes shared"
+    if kernel.spill_store_bytes or kernel.spill_load_bytes:
+        text += f", spills {kernel.spill_store_bytes} bytes stored and {kernel.spill_load_bytes} loaded"
+    if kernel.stack_bytes:
+        text += f", {kernel.stack_bytes} bytes of stack"
+    return text
+
+
+def _more(count: int, noun: str) -> list[str]:
+    return [f"  and {count} more {noun}{'s' if count > 1 else ''}"] if count > 0 else []
+
+
+def _diagnostic(item: Diagnostic) -> list[str]:
+    where = f"{item.file}:{item.line}" if item.line is not None else item.file
+    return [f"{where}: {item.severity}: {item.message}", *(line[:EXCERPT_WIDTH] for line in item.excerpt.splitlines())]
+
+
+def _fault(result: Fault) -> str:
+    lines = [f"{result.verdict} ({result.stage}, candidate {result.candidate[:12]}): {result.message}"]
+    errors = [item for item in result.diagnostics if item.severity == "error"]
+    for item in errors[:ERRORS_SHOWN]:
+        lines += _diagnostic(item)
+    warnings = len(result.diagnostics) - len(errors)
+    lines += _more(len(errors) - ERRORS_SHOWN, "error") + _more(warnings, "warning")
+    return "\n".join(lines)
+
+
+def _verified(result: Verified) -> str:
+    worst = max(result.checks, key=_closeness)
+    return (
+        f"correct: {len(result.checks)} comparisons in class {result.precision}, {result.seconds:.1f} s. Closest to "
+        f"its limit: {worst.output} ({worst.trial}), relative RMS error {worst.rms_error:.1e}, allowed "
+        f"{worst.rms_limit:.1e}."
+    )
+
+
+def _closeness(check: Check) -> float:
+    return max(
+        check.rms_error / check.rms_limit,
+        check.channel_error / check.channel_limit,
+        check.peak_error / check.peak_limit,
+    )
+
+
+def _timed(result: Timed) -> str:
+    interval = result.speedup_interval
+    if interval.holds(1.0):
+        claim = "not distinguishable from the baseline"
+    else:
+        claim = "faster than the baseline" if result.speedup > 1 else "slower than the baseline"
+    lines = [
+        f"{format_ns(result.median_ns)} a call (median), {result.speedup:.3f}x the fastest baseline "
+        f"[{interval.low:.3f}, {interval.high:.3f}]: {claim}",
+    ]
+    for item in result.baselines:
+        took = (
+            format_ns(item.median_ns) if item.median_ns is not None else f"not available: {item.note.splitlines()[0]}"
+        )
+        chosen = (
+            f"; {format_ns(result.baseline_ns)} in the interleaved measurement" if item.name == result.baseline else ""
+        )
+        lines.append(f"baseline {item.name}: {took}{chosen}")
+    if result.floor_ns is not None:
+        lines.append(
+            f"floor (roofline): {format_ns(result.floor_ns)}; reached {result.floor_ns / result.median_ns:.1%}"
+        )
+    if result.prepare_ns:
+        lines.append(f"prepare() took {format_ns(result.prepare_ns)} once, not counted")
+    return "\n".join(lines)
+
+
+def _evaluation(result: Evaluation) -> str:
+    lines = [f"submitted: {result.verdict}"]
+    lines += [describe(part) for part in (result.build, result.verify, result.benchmark) if part is not None]
+    return "\n".join(lines)
+
+
+def format_ns(nanoseconds: float) -> str:
+    """A time in the unit that people read it in."""
+    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
+        if nanoseconds < limit:
+            return f"{nanoseconds / divisor:.4g} {unit}"
+    return f"{nanoseconds / 1e9:.4g} s"

@@ -1,0 +1,78 @@
+"""GPU memory that the judge and a worker both map, through the CUDA driver's inter-process handles.
+
+The judge reads what a timed call left there itself; the worker has no hand in it any more.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+
+_HANDLE_BYTES = 64
+_LAZY_PEER_ACCESS = 1
+"""CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag that cuIpcOpenMemHandle takes."""
+
+
+class DeviceMemoryError(RuntimeError):
+    """The driver refuses to share memory between processes; the text names the call and its CUresult."""
+
+
+class _Handle(ctypes.Structure):
+    """CUipcMemHandle: 64 opaque bytes, passed by value."""
+
+    _fields_ = [("reserved", ctypes.c_char * _HANDLE_BYTES)]
+
+
+class _Array:
+    """What torch.as_tensor reads to wrap foreign GPU memory without a copy."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+def _driver() -> Any:
+    driver = ctypes.CDLL("libcuda.so.1")
+    # The primary context, which PyTorch uses too, must be current in this thread.
+    torch.cuda.synchronize()
+    return driver
+
+
+def _check(status: int, call: str) -> None:
+    if status:
+        raise DeviceMemoryError(f"{call} answered CUresult {status}")
+
+
+def allocate_shared(size_bytes: int) -> tuple[torch.Tensor, str]:
+    """New GPU memory as a uint8 tensor, and the handle with which another process opens it, in hexadecimal."""
+    driver = _driver()
+    address = ctypes.c_uint64()
+    _check(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size_bytes)), "cuMemAlloc")
+    handle = _Handle()
+    _check(driver.cuIpcGetMemHandle(ctypes.byref(handle), address), "cuIpcGetMemHandle")
+    return torch.as_tensor(_Array(address.value, size_bytes), device="cuda"), bytes(handle).hex()
+
+
+class OpenedMemory:
+    """Another process's shared GPU memory, mapped here until it is closed."""
+
+    def __init__(self, handle: str, size_bytes: int) -> None:
+        raw = bytes.fromhex(handle)
+        if len(raw) != _HANDLE_BYTES:
+            raise DeviceMemoryError(f"a memory handle has {_HANDLE_BYTES} bytes, not {len(raw)}")
+        self._driver = _driver()
+        self._address = ctypes.c_uint64()
+        opened = self._driver.cuIpcOpenMemHandle_v2(
+            ctypes.byref(self._address), _Handle.from_buffer_copy(raw), ctypes.c_uint(_LAZY_PEER_ACCESS)
+        )
+        _check(opened, "cuIpcOpenMemHandle")
+        self.tensor = torch.as_tensor(_Array(self._address.value, size_bytes), device="cuda")
+
+    def close(self) -> None:
+        """Unmap the memory; the tensor must not be used any more."""
+        self._driver.cuIpcCloseMemHandle(self._address)
