@@ -13,9 +13,10 @@ constexpr int THREADS = 256, STAGES = 6;
 constexpr int TILE_O = 128, TILE_T = 256;   // outputs and time steps of a block
 constexpr int CHUNK = 8;                    // input channels of a stage
 constexpr int CHUNKS = CHANNELS / CHUNK;
-constexpr int ROW = 4 + TILE_T;             // with a halo on the left; 4 modulo 32: see load_samples
+constexpr int PAIRS = CHUNK / 2;             // channels p and p + 4 of a chunk lie interleaved, step by step
+constexpr int ROW = 2 * (4 + TILE_T) + 4;   // floats of a pair, with a halo on the left; 4 modulo 8: see load_samples
 constexpr int WEIGHTS = TILE_O * CHUNK * TAPS;
-constexpr int STAGE = WEIGHTS + CHUNK * ROW;
+constexpr int STAGE = WEIGHTS + PAIRS * ROW;
 constexpr int SHARED_BYTES = STAGES * STAGE * 4;
 
 // Rounds to nearest: the tensor core drops the low 13 bits.
@@ -50,17 +51,32 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 template <int N>
 __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// The channel of a chunk that stands for row k of a fragment: 0 1 4 5 2 3 6 7.
-__host__ __device__ __forceinline__ int channel_of(int k) { return (k & 1) + (k & 2) * 2 + (k & 4) / 2; }
-
 // Fragment order of the weight: (half of the outputs, chunk, tap, tile of 16 outputs, lane, register).
 __global__ void pack_kernel(const float* __restrict__ weight, float* __restrict__ packed) {
     const int index = blockIdx.x * blockDim.x + threadIdx.x;
     const int part = index % 4, lane = index / 4 % 32, tile = index / 128 % 8, tap = index / 1024 % TAPS;
     const int chunk = index / (1024 * TAPS) % CHUNKS, half = index / (1024 * TAPS * CHUNKS);
     const int output = half * TILE_O + tile * 16 + lane / 4 + part % 2 * 8;
-    const int channel = chunk * CHUNK + channel_of(lane % 4 + part / 2 * 4);
+    const int channel = chunk * CHUNK + lane % 4 + part / 2 * 4;
     packed[index] = __uint_as_float(to_tf32(weight[(output * CHANNELS + channel) * TAPS + tap]));
+}
+
+// Copies four steps from `t` of channels p and p + 4 to `cells`, one channel after the other.
+template <bool ALIGNED>
+__device__ __forceinline__ void copy_cells(float* cells, const float* first, int t, int length) {
+    const float* second = first + static_cast<size_t>(PAIRS) * length;
+    if (ALIGNED) {
+        const bool valid = t >= 0 && t < length;
+        copy16(cells, valid ? first + t : first, valid);
+        copy16(cells + 4, valid ? second + t : first, valid);
+    } else {
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const bool valid = t + i >= 0 && t + i < length;
+            copy4(cells + i, valid ? first + t + i : first, valid);
+            copy4(cells + 4 + i, valid ? second + t + i : first, valid);
+        }
+    }
 }
 
 // Starts the copies of one chunk: its weights, then its input from `start` - 4 on.
@@ -75,39 +91,39 @@ __device__ __forceinline__ void load_chunk(const float* __restrict__ x, const fl
     }
     float* rows = stage + WEIGHTS;
     const float* channels = x + static_cast<size_t>(chunk) * CHUNK * length;
-    if (ALIGNED) {
-        const int column = thread % 64 * 4, t = start + column;
-        #pragma unroll
-        for (int row = thread / 64; row < CHUNK; row += THREADS / 64) {
-            const bool valid = t < length;
-            copy16(rows + row * ROW + 4 + column, valid ? channels + static_cast<size_t>(row) * length + t : x, valid);
-        }
-        if (thread < CHUNK) {
-            const bool valid = start > 0;
-            copy16(rows + thread * ROW, valid ? channels + static_cast<size_t>(thread) * length + start - 4 : x, valid);
-        }
-    } else {
-        for (int i = thread; i < CHUNK * ROW; i += THREADS) {
-            const int row = i / ROW, t = start - 4 + i % ROW;
-            const bool valid = t >= 0 && t < length;
-            copy4(rows + i, valid ? channels + static_cast<size_t>(row) * length + t : x, valid);
-        }
+    const int pair = thread / 64, column = thread % 64;
+    copy_cells<ALIGNED>(rows + pair * ROW + 8 + column * 8, channels + static_cast<size_t>(pair) * length,
+                        start + column * 4, length);
+    if (thread < PAIRS) {
+        copy_cells<ALIGNED>(rows + thread * ROW, channels + static_cast<size_t>(thread) * length, start - 4, length);
     }
 }
 
-// A lane's samples: steps -4 to 7 around its run of 8, in its two channels of the chunk. With rows 4 modulo 32 apart
-// and the channels in the order of channel_of, eight lanes of a 16-byte access meet eight different groups of banks.
-__device__ __forceinline__ void load_samples(const float* rows, uint32_t (&samples)[2][12]) {
+__device__ __forceinline__ void interleave_cells(float* cells) {
+    float4* halves = reinterpret_cast<float4*>(cells);
+    const float4 first = halves[0], second = halves[1];
+    const auto round = [](float value) { return __uint_as_float(to_tf32(value)); };
+    halves[0] = make_float4(round(first.x), round(second.x), round(first.y), round(second.y));
+    halves[1] = make_float4(round(first.z), round(second.z), round(first.w), round(second.w));
+}
+
+// Rounds and interleaves what this thread has copied; no other thread touches it before the next barrier.
+__device__ __forceinline__ void interleave_chunk(float* stage) {
+    const int thread = threadIdx.x;
+    interleave_cells(stage + WEIGHTS + thread / 64 * ROW + 8 + thread % 64 * 8);
+    if (thread < PAIRS) interleave_cells(stage + WEIGHTS + thread * ROW);
+}
+
+// A lane's samples: steps -4 to 7 around its run of 8, in its two channels of the chunk. With rows 4 modulo 8 apart
+// eight lanes of a 16-byte access meet eight different groups of banks.
+__device__ __forceinline__ void load_samples(const float* rows, uint32_t (&samples)[12][2]) {
     const int lane = threadIdx.x % 32;
+    const uint4* run = reinterpret_cast<const uint4*>(rows + lane % 4 * ROW + lane / 4 * 16);
     #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const float* run = rows + channel_of(lane % 4 + half * 4) * ROW + lane / 4 * 8;
-        #pragma unroll
-        for (int i = 0; i < 3; ++i) {
-            const float4 cells = *reinterpret_cast<const float4*>(run + i * 4);
-            samples[half][i * 4] = to_tf32(cells.x), samples[half][i * 4 + 1] = to_tf32(cells.y);
-            samples[half][i * 4 + 2] = to_tf32(cells.z), samples[half][i * 4 + 3] = to_tf32(cells.w);
-        }
+    for (int i = 0; i < 6; ++i) {
+        const uint4 cells = run[i];
+        samples[2 * i][0] = cells.x, samples[2 * i][1] = cells.y;
+        samples[2 * i + 1][0] = cells.z, samples[2 * i + 1][1] = cells.w;
     }
 }
 
@@ -156,19 +172,21 @@ causal_conv_kernel(const float* __restrict__ x, const float* __restrict__ packed
         load_chunk<ALIGNED>(x, packed, shared + i * STAGE, i, start, length);
         commit_copies();
     }
+    wait_copies<STAGES - 2>();
+    interleave_chunk(shared);
     const int row_tile = warp % 2 * 4, column = warp / 2 * 64;
     float sums[4][8][4] = {};
-    int current = 0, next = STAGES - 1;
+    int current = 0, last = STAGES - 1;
+    #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-        wait_copies<STAGES - 2>();
         __syncthreads();
         if (chunk + STAGES - 1 < CHUNKS) {
-            load_chunk<ALIGNED>(x, packed, shared + next * STAGE, chunk + STAGES - 1, start, length);
+            load_chunk<ALIGNED>(x, packed, shared + last * STAGE, chunk + STAGES - 1, start, length);
         }
         commit_copies();
         const float* stage = shared + current * STAGE;
-        uint32_t samples[2][12];
-        load_samples(stage + WEIGHTS + column, samples);
+        uint32_t samples[12][2];
+        load_samples(stage + WEIGHTS + 2 * column, samples);
         #pragma unroll
         for (int tap = 0; tap < TAPS; ++tap) {
             const uint4* fragments = reinterpret_cast<const uint4*>(stage) + (tap * 8 + row_tile) * 32 + lane;
@@ -177,14 +195,13 @@ causal_conv_kernel(const float* __restrict__ x, const float* __restrict__ packed
                 const uint4 part = fragments[i * 32];
                 const uint32_t a[4] = {part.x, part.y, part.z, part.w};
                 #pragma unroll
-                for (int j = 0; j < 8; ++j) {
-                    const uint32_t b[2] = {samples[0][j + tap + 1], samples[1][j + tap + 1]};
-                    mma_tf32(sums[i][j], a, b);
-                }
+                for (int j = 0; j < 8; ++j) mma_tf32(sums[i][j], a, samples[j + tap + 1]);
             }
         }
+        last = current;
         current = current + 1 == STAGES ? 0 : current + 1;
-        next = next + 1 == STAGES ? 0 : next + 1;
+        wait_copies<STAGES - 2>();
+        if (chunk + 1 < CHUNKS) interleave_chunk(shared + current * STAGE);
     }
     wait_copies<0>();
     #pragma unroll

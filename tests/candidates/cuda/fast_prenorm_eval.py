@@ -16,9 +16,11 @@ constexpr int SPAN = RUNS * DILATION;            // four blocks side by side fil
 constexpr int CHUNK = 8;                         // input channels of a stage
 constexpr int CHUNKS = CHANNELS / CHUNK;
 constexpr int SEGMENTS = RUNS + 2;               // with a run of halo on either side
-constexpr int ROW = SEGMENTS * RUN + 8;          // 8 modulo 32, so that fragments meet no bank twice
+constexpr int PAIRS = CHUNK / 2;                 // channels p and p + 4 of a chunk lie interleaved, step by step
+constexpr int ROW = 2 * SEGMENTS * RUN + 8;      // floats of a pair; 8 modulo 32, so that fragments meet no bank twice
+constexpr int CELLS = PAIRS * SEGMENTS * RUN / 4;  // of four steps of a pair, copied and normalised by one thread
 constexpr int WEIGHTS = TILE_O * CHUNK * TAPS;
-constexpr int STAGE = WEIGHTS + CHUNK * ROW;
+constexpr int STAGE = WEIGHTS + PAIRS * ROW;
 constexpr int SHARED_BYTES = (STAGES * STAGE + 2 * CHANNELS) * 4;
 
 // Rounds to nearest: the tensor core drops the low 13 bits.
@@ -77,45 +79,72 @@ __device__ __forceinline__ float2 fold(const float* gamma, const float* beta, co
     return make_float2(scale, beta[c] - mean[c] * scale);
 }
 
-// Starts the copies of one chunk: its weights, then its input, segment s from step `start` + (s - 1) * DILATION on.
+// Where cell `index` of a chunk lies: its pair of channels, its first step, its place in the stage.
+struct Cell {
+    int pair, t, offset;
+};
+
+__device__ __forceinline__ Cell cell_at(int index, int start) {
+    const int column = index % (RUN / 4) * 4, segment = index / (RUN / 4) % SEGMENTS;
+    const int pair = index / (RUN / 4 * SEGMENTS);
+    return {pair, start + (segment - 1) * DILATION + column, WEIGHTS + pair * ROW + 2 * (segment * RUN + column)};
+}
+
+// Copies a cell's four steps, one channel after the other.
+template <bool ALIGNED>
+__device__ __forceinline__ void copy_cell(const float* __restrict__ channels, float* stage, const Cell& cell,
+                                          int length) {
+    const float* first = channels + static_cast<size_t>(cell.pair) * length;
+    const float* second = first + static_cast<size_t>(PAIRS) * length;
+    float* target = stage + cell.offset;
+    if (ALIGNED) {
+        const bool valid = cell.t >= 0 && cell.t < length;
+        copy16(target, valid ? first + cell.t : first, valid);
+        copy16(target + 4, valid ? second + cell.t : first, valid);
+    } else {
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const bool valid = cell.t + i >= 0 && cell.t + i < length;
+            copy4(target + i, valid ? first + cell.t + i : first, valid);
+            copy4(target + 4 + i, valid ? second + cell.t + i : first, valid);
+        }
+    }
+}
+
+// Normalises, rectifies, rounds and interleaves a cell. Outside the input the convolution sees 0, not ReLU(shift).
+__device__ __forceinline__ void finish_cell(float* stage, const Cell& cell, const float2* affine, int length) {
+    float4* halves = reinterpret_cast<float4*>(stage + cell.offset);
+    const float4 first = halves[0], second = halves[1];
+    const float2 low = affine[cell.pair], high = affine[cell.pair + PAIRS];
+    const auto finish = [&](float value, const float2& channel, int i) {
+        const bool inside = cell.t + i >= 0 && cell.t + i < length;
+        return inside ? __uint_as_float(to_tf32(relu(value * channel.x + channel.y))) : 0.0f;
+    };
+    halves[0] = make_float4(finish(first.x, low, 0), finish(second.x, high, 0), finish(first.y, low, 1),
+                            finish(second.y, high, 1));
+    halves[1] = make_float4(finish(first.z, low, 2), finish(second.z, high, 2), finish(first.w, low, 3),
+                            finish(second.w, high, 3));
+}
+
+// Starts the copies of one chunk: its weights, then this thread's one or two cells of its input.
 template <bool ALIGNED>
 __device__ __forceinline__ void load_chunk(const float* __restrict__ x, const float* __restrict__ packed, float* stage,
-                                           int chunk, int start, int length) {
+                                           int chunk, const Cell (&cells)[2], int length) {
     const int thread = threadIdx.x;
     #pragma unroll
     for (int i = 0; i < WEIGHTS / (4 * THREADS); ++i) {
         const int offset = (i * THREADS + thread) * 4;
         copy16(stage + offset, packed + chunk * WEIGHTS + offset, true);
     }
-    float* rows = stage + WEIGHTS;
     const float* channels = x + static_cast<size_t>(chunk) * CHUNK * length;
-    constexpr int STEP = ALIGNED ? 4 : 1, PIECES = RUN / STEP;
-    #pragma unroll
-    for (int i = thread; i < CHUNK * SEGMENTS * PIECES; i += THREADS) {
-        const int column = i % PIECES * STEP, segment = i / PIECES % SEGMENTS, row = i / (PIECES * SEGMENTS);
-        const int t = start + (segment - 1) * DILATION + column;
-        const bool valid = t >= 0 && t < length;
-        const float* source = valid ? channels + static_cast<size_t>(row) * length + t : x;
-        float* target = rows + row * ROW + segment * RUN + column;
-        if (ALIGNED) copy16(target, source, valid);
-        else copy4(target, source, valid);
-    }
+    copy_cell<ALIGNED>(channels, stage, cells[0], length);
+    if (thread < CELLS - THREADS) copy_cell<ALIGNED>(channels, stage, cells[1], length);
 }
 
-// A lane's samples, normalised and rectified: its step of every segment in its two channels of the chunk. A segment
-// whose bit in `inside` is not set lies outside the input, where the convolution sees 0 and not ReLU(shift).
-__device__ __forceinline__ void load_samples(const float* cells, const float2* affine, unsigned inside,
-                                             uint32_t (&samples)[2][SEGMENTS]) {
-    const int member = threadIdx.x % 4;
-    #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const float2 channel = affine[member + half * 4];
-        #pragma unroll
-        for (int s = 0; s < SEGMENTS; ++s) {
-            const float value = relu(cells[(member + half * 4) * ROW + s * RUN] * channel.x + channel.y);
-            samples[half][s] = inside >> s & 1 ? to_tf32(value) : 0u;
-        }
-    }
+// Finishes what this thread has copied; no other thread touches it before the next barrier.
+__device__ __forceinline__ void finish_chunk(float* stage, const Cell (&cells)[2], const float2* affine, int length) {
+    finish_cell(stage, cells[0], affine, length);
+    if (threadIdx.x < CELLS - THREADS) finish_cell(stage, cells[1], affine, length);
 }
 
 // Adds bias and residual to two steps of one output and writes them.
@@ -149,31 +178,34 @@ prenorm_kernel(const float* __restrict__ x, const float* __restrict__ gamma, con
     x += sample;
     out += sample;
     packed += half * CHUNKS * WEIGHTS;
+    const Cell cells[2] = {cell_at(threadIdx.x, start), cell_at(threadIdx.x + THREADS, start)};
     #pragma unroll
     for (int i = 0; i < STAGES - 1; ++i) {
-        load_chunk<ALIGNED>(x, packed, shared + i * STAGE, i, start, length);
+        load_chunk<ALIGNED>(x, packed, shared + i * STAGE, i, cells, length);
         commit_copies();
     }
     affine[threadIdx.x] = fold(gamma, beta, mean, var, eps, threadIdx.x);
+    __syncthreads();
+    wait_copies<STAGES - 2>();
+    finish_chunk(shared, cells, affine, length);
     const int row_tile = warp % 2 * 4, column = warp / 2 * 8;
-    unsigned inside = 0;
-    #pragma unroll
-    for (int s = 0; s < SEGMENTS; ++s) {
-        const int t = start + (s - 1) * DILATION + column + group;
-        inside |= static_cast<unsigned>(t >= 0 && t < length) << s;
-    }
     float sums[4][RUNS][4] = {};
-    int current = 0, next = STAGES - 1;
+    int current = 0, last = STAGES - 1;
+    #pragma unroll 1
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-        wait_copies<STAGES - 2>();
         __syncthreads();
         if (chunk + STAGES - 1 < CHUNKS) {
-            load_chunk<ALIGNED>(x, packed, shared + next * STAGE, chunk + STAGES - 1, start, length);
+            load_chunk<ALIGNED>(x, packed, shared + last * STAGE, chunk + STAGES - 1, cells, length);
         }
         commit_copies();
         const float* stage = shared + current * STAGE;
-        uint32_t samples[2][SEGMENTS];
-        load_samples(stage + WEIGHTS + column + group, affine + chunk * CHUNK, inside, samples);
+        const float* column_cells = stage + WEIGHTS + member * ROW + 2 * (column + group);
+        uint32_t samples[SEGMENTS][2];
+        #pragma unroll
+        for (int s = 0; s < SEGMENTS; ++s) {
+            const float2 sample_pair = *reinterpret_cast<const float2*>(column_cells + 2 * s * RUN);
+            samples[s][0] = __float_as_uint(sample_pair.x), samples[s][1] = __float_as_uint(sample_pair.y);
+        }
         #pragma unroll
         for (int tap = 0; tap < TAPS; ++tap) {
             const uint4* fragments = reinterpret_cast<const uint4*>(stage) + (tap * 8 + row_tile) * 32 + lane;
@@ -182,14 +214,15 @@ prenorm_kernel(const float* __restrict__ x, const float* __restrict__ gamma, con
                 const uint4 part = fragments[i * 32];
                 const uint32_t a[4] = {part.x, part.y, part.z, part.w};
                 #pragma unroll
-                for (int j = 0; j < RUNS; ++j) {
-                    const uint32_t b[2] = {samples[0][j + tap], samples[1][j + tap]};
-                    mma_tf32(sums[i][j], a, b);
-                }
+                for (int j = 0; j < RUNS; ++j) mma_tf32(sums[i][j], a, samples[j + tap]);
             }
         }
+        last = current;
         current = current + 1 == STAGES ? 0 : current + 1;
-        next = next + 1 == STAGES ? 0 : next + 1;
+        wait_copies<STAGES - 2>();
+        if (chunk + 1 < CHUNKS) {
+            finish_chunk(shared + current * STAGE, cells, affine + (chunk + 1) * CHUNK, length);
+        }
     }
     wait_copies<0>();
     #pragma unroll
