@@ -9,7 +9,7 @@ from rich.text import Text
 
 from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary
 
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 160
 """Columns where the output is not a terminal, whose width could be asked."""
 
 GOOD = ("correct", "built")
