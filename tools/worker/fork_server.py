@@ -9,6 +9,7 @@ Run as `python -I fork_server.py FD`, FD being a Unix stream socket to the judge
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import resource
@@ -20,13 +21,27 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch.utils.cpp_extension  # noqa: F401  imported before the fork, so that no worker pays for it
+import torch
 
 from tools.worker import main
 
 PR_SET_PDEATHSIG = 1
 SANDBOX = "process"
 """The tier: a process group of its own, limits, a scrubbed environment, a private folder. No file or network rules."""
+
+
+def _import_for_all_workers() -> None:
+    """Import before the fork what no worker should pay for.
+
+    torch.utils.cpp_extension asks whether there is a GPU while it is imported. Asked of the driver, the answer would
+    initialise it here, and no forked worker could use it any more.
+    """
+    ask = torch.cuda.is_available
+    torch.cuda.is_available = lambda: True
+    try:
+        importlib.import_module("torch.utils.cpp_extension")
+    finally:
+        torch.cuda.is_available = ask
 
 
 def _become_worker(control: int, memory: int, spawn: dict[str, object]) -> None:
@@ -105,4 +120,5 @@ def serve(judge: socket.socket) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _import_for_all_workers()
     serve(socket.socket(fileno=int(sys.argv[1])))

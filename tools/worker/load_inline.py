@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torch.utils.cpp_extension
 
 from tools.worker.messages import Wire
 
@@ -36,8 +35,11 @@ class InlineLoader:
 
     def install(self) -> None:
         """Put this loader where candidates look for PyTorch's."""
-        torch.utils.cpp_extension.load_inline = self.load_inline
-        torch.utils.cpp_extension.load = self.load
+        # Not imported at the top: the fork server has to see to it that importing it leaves the driver alone.
+        from torch.utils import cpp_extension
+
+        cpp_extension.load_inline = self.load_inline
+        cpp_extension.load = self.load
 
     def load(self, *_args: Any, **_kwargs: Any) -> ModuleType:
         """Refuse `load`: a candidate is one text, so its sources must be inline."""
