@@ -20,15 +20,21 @@ torch::Tensor causal_conv(torch::Tensor x, torch::Tensor weight, int64_t dilatio
     #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t n = 0; n < batch; ++n) {
         for (int64_t o = 0; o < outputs; ++o) {
-            float* __restrict__ row = result + (n * outputs + o) * length;
+            float* row = result + (n * outputs + o) * length;
             std::fill(row, row + length, 0.0f);
+            // Sums of 16 channels first: one running sum of all 1,024 products would round three times as much.
+            std::vector<float> partial(length);
+            float* __restrict__ sums = partial.data();
             for (int64_t c = 0; c < channels; ++c) {
                 const float* __restrict__ samples = in + (n * channels + c) * length;
                 for (int64_t k = 0; k < width; ++k) {
                     const int64_t shift = (width - 1) * dilation - k * dilation;
                     const float tap = w[(o * channels + c) * width + k];
-                    for (int64_t t = 0; t + shift < length; ++t) row[t] += tap * samples[t + shift];
+                    for (int64_t t = 0; t + shift < length; ++t) sums[t] += tap * samples[t + shift];
                 }
+                if (c % 16 != 15 && c + 1 != channels) continue;
+                for (int64_t t = 0; t < length; ++t) row[t] += sums[t];
+                std::fill(partial.begin(), partial.end(), 0.0f);
             }
         }
     }
