@@ -80,9 +80,8 @@ class Oracle:
         others: list[Named] = []
         if honest:
             others.append(working)
-            if self.precision in _WORKING or self.precision is Precision.TF32:
-                with RoundedProducts(self.precision):
-                    others.append(self._run(inputs, state, torch.float64))
+            with RoundedProducts(self.precision):
+                others.append(self._run(inputs, state, torch.float64))
         return Answer(exact, others, {name: tensor.dtype for name, tensor in working})
 
     def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
