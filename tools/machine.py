@@ -158,7 +158,7 @@ def _host() -> Machine:
 
 
 def machine(target: Target, precision: Precision) -> Machine:
-    """The machine as seen from a target; the peaks are its own properties', but for the host's bandwidth, which is measured."""
+    """The machine as seen from a target; peaks follow from its properties, but a host's bandwidth is measured."""
     return _gpu(precision) if target is Target.CUDA else _host()
 
 
