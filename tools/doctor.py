@@ -18,7 +18,7 @@ from tasks.spec import Target
 from tools.cache import cache_root
 from tools.process import run
 from tools.toolchain import find_cuda_home, find_host_compiler, nvcc_version
-from tools.workers import SANDBOX
+from tools.worker.messages import SANDBOX
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tasks.spec import InputSpec, Mode, Target, TaskFacts
+from tasks.spec import InputSpec, Target, TaskFacts
 from tools.worker.shared_memory import dtype_of
 
 
@@ -122,13 +122,12 @@ class Trial:
         return f"{sizes}, {self.kind.name}"
 
 
-def trials(facts: TaskFacts, mode: Mode, target: Target, draws: Draws) -> tuple[Trial, ...]:
+def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
     """The untimed checks of a candidate, drawn anew for each.
 
     They hold the smallest valid shape, a length shorter than the receptive field, lengths that are no multiple of any
     tile, a batch of one and others, the benchmark shape, and every kind of input.
     """
-    del mode
     field = max(2, facts.receptive_field)
     longest = 3 * field + 700
     wanted = (

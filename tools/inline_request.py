@@ -1,6 +1,8 @@
 """What a candidate asked `load_inline` for; sent by the worker, built by the judge."""
 
-from pydantic import Field, field_validator
+import shlex
+
+from pydantic import field_validator
 
 from tasks.record import Record
 
@@ -23,6 +25,12 @@ class InlineRequest(Record):
     """Bind with `torch::wrap_pybind_function`, as `with_pytorch_error_handling` asks."""
     implicit_headers: bool = True
 
+    @field_validator("extra_cflags", "extra_cuda_cflags", "extra_ldflags")
+    @classmethod
+    def _one_flag_each(cls, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """Several flags in one text are several flags: PyTorch hands them to a shell, which splits them too."""
+        return tuple(part for flag in flags for part in shlex.split(flag))
+
     @field_validator("functions")
     @classmethod
     def _names_are_identifiers(cls, functions: dict[str, str] | None) -> dict[str, str] | None:
@@ -30,9 +38,3 @@ class InlineRequest(Record):
             if not all(part.isidentifier() for part in name.split("::")):
                 raise ValueError(f"functions names {name!r}, which is no C++ function name")
         return functions
-
-
-class WireRequest(Record):
-    """The line a worker sends for one `load_inline` call."""
-
-    build: InlineRequest = Field()

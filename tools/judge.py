@@ -13,7 +13,7 @@ from tasks.errors import HarnessError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Precision, Target
 from tools import measurement
-from tools.baselines import EAGER, baseline_candidates, kernelbench_source
+from tools.baselines import kernelbench_source
 from tools.briefing import Briefing
 from tools.candidate import Candidate
 from tools.draws import USUAL, input_shape, trials
@@ -21,6 +21,7 @@ from tools.lease import lease
 from tools.machine import card_state
 from tools.measurement import Samples, Timer
 from tools.oracle import Oracle, describe_state
+from tools.pace import Pace
 from tools.plausibility import require_plausible
 from tools.results import (
     Baseline,
@@ -39,11 +40,8 @@ from tools.statistics import median_ns, ratio_interval
 from tools.subject import Limits
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
-from tools.workers import SANDBOX, CandidateFault
-
-BASELINE_LIMITS = Limits(load_s=300.0, call_s=600.0)
-"""A baseline may compile for minutes on its first call."""
-BASELINE_CALLS = 8
+from tools.worker.messages import SANDBOX
+from tools.workers import CandidateFault
 
 
 def _quiet(_: str) -> None:
@@ -67,8 +65,7 @@ class Judge:
         self.allow_library = allow_library
         self._progress = progress
         self._session = Session(task, target, limits or Limits(), progress)
-        self._baselines: tuple[Baseline, ...] = ()
-        self._fastest: Timer | None = None
+        self._pace = Pace(self._session)
 
     def __enter__(self) -> Self:
         return self
@@ -80,9 +77,7 @@ class Judge:
 
     def close(self) -> None:
         """End every process that this judge started."""
-        if self._fastest is not None:
-            self._fastest.close()
-            self._fastest = None
+        self._pace.close()
         self._session.close()
 
     def compile(self, candidate: Candidate) -> BuildResult:
@@ -100,7 +95,7 @@ class Judge:
         facts = self.task.facts
         # The reference is only asked for its arguments, on the host: building needs no GPU.
         oracle = Oracle(self.task, self.target, "cpu")
-        smallest = trials(facts, session.mode, self.target, session.host_draws)[1]
+        smallest = trials(facts, self.target, session.host_draws)[1]
         subject = session.subject(candidate, session.input_bytes(smallest.sizes), device="cpu")
         try:
             subject.load("none", allow_tf32=session.precision is Precision.TF32)
@@ -154,10 +149,10 @@ class Judge:
 
     def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
         session = self._session
-        baseline = self._fastest_baseline() if against is None else self._timer_for_other(against)
+        baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
         before = card_state() if session.device == "cuda" else None
         try:
-            timer = self._timer(candidate, session.limits)
+            timer = measurement.start_timer(session, candidate)
             try:
                 samples = measurement.interleave(timer, baseline)
                 prepare_ns = timer.prepare_ns
@@ -175,11 +170,8 @@ class Judge:
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
         ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
-        fastest = min(
-            (item for item in self._baselines if item.median_ns is not None), key=lambda item: item.median_ns or 0.0
-        )
-        name = "candidate" if other else fastest.name
-        listed = (Baseline(name=name, median_ns=theirs),) if other else self._baselines
+        name = "candidate" if other else self._pace.fastest_name
+        listed = (Baseline(name=name, median_ns=theirs),) if other else self._pace.baselines
         return Timed(
             candidate=candidate.id,
             median_ns=ours,
@@ -219,10 +211,10 @@ class Judge:
         """PyTorch's own times on the benchmark shape, measured once a session; empty where nothing can be run here."""
         try:
             with lease(self._session.device, self._progress):
-                self._fastest_baseline()
+                self._pace.fastest()
         except UnavailableError:
             return ()
-        return self._baselines
+        return self._pace.baselines
 
     def briefing(self) -> Briefing:
         """What a model is told before it starts."""
@@ -249,61 +241,18 @@ class Judge:
             baselines=baselines,
         )
 
-    def _timer(self, candidate: Candidate, limits: Limits) -> Timer:
-        session = self._session
-        sizes = self.task.facts.benchmark_sizes(self.target)
-        subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits)
-        try:
-            return measurement.start_timer(session, subject)
-        except BaseException:
-            subject.close()
-            raise
-
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:
-            return self._timer(against, self._session.limits)
+            return measurement.start_timer(self._session, against)
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise
-
-    def _fastest_baseline(self) -> Timer:
-        """The timer of the fastest baseline; the first call times them all.
-
-        Raises:
-            HarnessError: not even eager PyTorch could be timed.
-        """
-        if self._fastest is not None:
-            return self._fastest
-        found: list[Baseline] = []
-        for name, candidate in baseline_candidates(self.task, self.target).items():
-            self._progress(f"timing the baseline: {name}")
-            try:
-                timer = self._timer(candidate, BASELINE_LIMITS)
-                measurement.warm_up(timer)
-                samples = tuple(timer.call() for _ in range(BASELINE_CALLS))
-            except CandidateFault as fault:
-                if name == EAGER:
-                    raise HarnessError(f"the baseline {name} could not be timed: {fault.message}") from fault
-                found.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
-                continue
-            median = median_ns((samples,))
-            if all(item.median_ns is None or median < item.median_ns for item in found):
-                if self._fastest is not None:
-                    self._fastest.close()
-                self._fastest = timer
-            else:
-                timer.close()
-            found.append(Baseline(name=name, median_ns=median))
-        self._baselines = tuple(found)
-        assert self._fastest is not None
-        return self._fastest
 
     def _blamed(self, fault: CandidateFault, baseline: Timer) -> Exception:
         """A baseline's worker that died during a measurement is our fault, not the candidate's."""
         if baseline.subject.worker.alive:
             return fault
-        if self._fastest is baseline:
-            self._fastest = None
+        self._pace.forget(baseline)
         return HarnessError(f"the baseline's worker failed during a measurement: {fault.message}")
 
     def _fault(self, stage: Stage, candidate: Candidate, fault: CandidateFault, started: float) -> Fault:

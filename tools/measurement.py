@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 import torch
 
 from tools.accuracy import Limits
+from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
 from tools.draws import USUAL, channel_shape, input_shape
 from tools.replies import Done
 from tools.session import Session
 from tools.statistics import Blocks
+from tools.subject import Limits as TimeLimits
 from tools.subject import Named, Returned, Subject
 from tools.verdict import Verdict
 
@@ -21,6 +23,9 @@ MIN_ROUNDS, MAX_ROUNDS = 6, 24
 """A round is four blocks: baseline, candidate, candidate, baseline."""
 ROUND_BUDGET_S = 3.0
 """About how long all rounds together may take beyond the fewest."""
+SLOW_NS = 500_000_000
+SLOW_ROUNDS = 3
+"""Where one call takes longer than `SLOW_NS`, so many rounds of single calls tell enough."""
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
 FULL_CHECKS = 4
@@ -108,25 +113,31 @@ class Samples:
     """Median absolute deviation of (wall - device), the larger of the two sides."""
 
 
-def start_timer(session: Session, subject: Subject) -> Timer:
-    """Bring a fresh subject to where it can be timed on the benchmark shape."""
-    draws = session.draws
-    state = draws.state(session.oracle.template)
-    prepare_ns = session.ready(subject, state)
-    sizes = session.task.facts.benchmark_sizes(session.target)
-    bases = [(spec.name, draws.input(spec, input_shape(spec, sizes), USUAL)) for spec in session.task.facts.inputs]
-    subject.stage(bases, flush_bytes=2 * session.machine.cache_bytes)
+def start_timer(session: Session, candidate: Candidate, limits: TimeLimits | None = None) -> Timer:
+    """Bring a candidate to where it can be timed on the benchmark shape."""
+    draws, facts = session.draws, session.task.facts
+    sizes = facts.benchmark_sizes(session.target)
+    subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits)
+    try:
+        state = draws.state(session.oracle.template)
+        prepare_ns = session.ready(subject, state)
+        bases = [(spec.name, draws.input(spec, input_shape(spec, sizes), USUAL)) for spec in facts.inputs]
+        subject.stage(bases, flush_bytes=2 * session.machine.cache_bytes)
+    except BaseException:
+        subject.close()
+        raise
     return Timer(session, subject, state, prepare_ns)
 
 
-def warm_up(timer: Timer) -> int:
-    """Call until the clocks have settled; returns the wall nanoseconds of the last call."""
+def warm_up(timer: Timer) -> None:
+    """Call until the clocks have settled: at least so often and so long, but never many times where calls are slow."""
     started = time.perf_counter_ns()
     calls = 0
     while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < WARM_UP_NS:
         timer.call()
         calls += 1
-    return timer.last_wall_ns
+        if timer.last_wall_ns > SLOW_NS:
+            return
 
 
 def interleave(candidate: Timer, baseline: Timer) -> Samples:
@@ -144,15 +155,19 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
     for timer in (candidate, baseline):
         timer.call()
         timer.wall_over_device_ns.clear()
-    cost_s = (candidate.last_wall_ns + baseline.last_wall_ns) * (MAX_BLOCK + 1) / 1e9
-    rounds = int(min(MAX_ROUNDS, max(MIN_ROUNDS, ROUND_BUDGET_S / max(cost_s, 1e-9))))
+    slow = candidate.last_wall_ns > SLOW_NS
+    longest = 1 if slow else MAX_BLOCK
+    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
+    cost_s = (candidate.last_wall_ns + baseline.last_wall_ns) * (1 + longest) / 1e9
+    least = SLOW_ROUNDS if slow else MIN_ROUNDS
+    rounds = int(min(MAX_ROUNDS, max(least, ROUND_BUDGET_S / cost_s)))
     checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
     sides: dict[str, list[tuple[int, ...]]] = {"candidate": [], "baseline": []}
     for _ in range(rounds):
         for side in ("baseline", "candidate", "candidate", "baseline"):
             timer = candidate if side == "candidate" else baseline
             samples = []
-            for _ in range(draws.integer(1, MAX_BLOCK)):
+            for _ in range(draws.integer(1, longest)):
                 samples.append(timer.call())
                 # The baseline's outputs are checked as well, so that both sides find the machine alike.
                 timer.check_last_quickly()

@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tasks.spec import Precision
 
 # Bits of the stored mantissa of an operand: IEEE 754 half, NVIDIA's TF32, bfloat16. IEEE single stores 23, but an
-# honest fp32 kernel may add a thousand products into one accumulator, which costs about sqrt(1000 / 6) = 13 times a rounding,
-# that is 4 bits.
+# honest fp32 kernel may add a thousand products into one accumulator, which costs about sqrt(1000 / 6) = 13 times a
+# rounding, that is 4 bits.
 MANTISSA_BITS = {Precision.FP32: 19, Precision.TF32: 10, Precision.FP16: 10, Precision.BF16: 7}
 
 _PRODUCTS = frozenset(

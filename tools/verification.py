@@ -19,7 +19,7 @@ _FUTURE_SCALE = 1e3
 def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> list[Check]:
     """All checks of a candidate; raises `CandidateFault` at the first that fails."""
     facts = session.task.facts
-    plan = trials(facts, session.mode, session.target, session.draws)
+    plan = trials(facts, session.target, session.draws)
     states = [session.draws.state(session.oracle.template) for _ in range(2)]
     drawn: list[tuple[Trial, Named, Answer]] = []
     for trial in plan:

@@ -26,8 +26,6 @@ from tools.results import Diagnostic, Extension
 from tools.verdict import Verdict
 from tools.worker.messages import Request, Wire, request_to_json
 
-SANDBOX = "process"
-"""The tier of the sandbox that `tools.worker.fork_server` puts workers in."""
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _START_TIMEOUT_S = 120.0
 _REAP_TIMEOUT_S = 10.0

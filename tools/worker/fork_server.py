@@ -26,8 +26,6 @@ import torch
 from tools.worker import main
 
 PR_SET_PDEATHSIG = 1
-SANDBOX = "process"
-"""The tier: a process group of its own, limits, a scrubbed environment, a private folder. No file or network rules."""
 
 
 def _import_for_all_workers() -> None:
