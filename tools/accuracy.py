@@ -114,11 +114,12 @@ def limits(precision: Precision, honest: list[Errors], typical_rms: float) -> Li
     Args:
         precision: the task's class on this target.
         honest: errors of honest implementations of the class on the same inputs: PyTorch itself, and the reference
-            with the operands of its products rounded to the class.
+            with the operands of its products rounded to the class. One that overflows says nothing about rounding.
         typical_rms: the median over all trials of the honest RMS error; a tiny output's own error may be small by
             luck, and a verdict must not depend on luck.
     """
     floor = FLOORS[precision]
+    honest = [errors for errors in honest if not errors.pattern_broken]
     rms = max(floor, HONEST_FACTOR * max([typical_rms, *(errors.rms for errors in honest)]))
     channel = max(rms, HONEST_FACTOR * max((errors.channel for errors in honest), default=0.0))
     peak = max(PEAK_FACTOR * channel, HONEST_FACTOR * max((errors.peak for errors in honest), default=0.0))

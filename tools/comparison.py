@@ -32,8 +32,8 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 def typical_rms(answers: list[Answer]) -> float:
     """The median over trials of the honest RMS error of the first output."""
-    errors = [max((measure(h[0][1], a.exact[0][1]).rms for h in a.honest), default=0.0) for a in answers]
-    errors.sort()
+    measured = [[measure(honest[0][1], answer.exact[0][1]) for honest in answer.honest] for answer in answers]
+    errors = sorted(max((one.rms for one in each if not one.pattern_broken), default=0.0) for each in measured)
     return errors[len(errors) // 2] if errors else 0.0
 
 

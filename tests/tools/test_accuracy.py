@@ -1,0 +1,152 @@
+"""Errors against the oracle computed by hand, and what the precision classes allow."""
+
+import math
+
+import pytest
+import torch
+
+from tasks.spec import Precision
+from tools.accuracy import Errors, Limits, limits, measure
+
+INF, NAN = math.inf, math.nan
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.float64)
+
+
+def errors(rms: float = 0.0, channel: float = 0.0, peak: float = 0.0, broken: int = 0) -> Errors:
+    return Errors(rms, channel, peak, broken, ())
+
+
+def test_an_equal_output_has_no_error() -> None:
+    assert measure(ones(2, 3, 40).to(torch.float32), ones(2, 3, 40)) == Errors(0.0, 0.0, 0.0, 0, (0, 0, 0))
+
+
+def test_one_element_off() -> None:
+    output = ones(1, 1, 100)
+    output[0, 0, 37] = 1.5
+    found = measure(output, ones(1, 1, 100))
+    # sqrt(0.5**2 / 100) over 1
+    assert found.rms == pytest.approx(0.05)
+    assert found.channel == pytest.approx(0.05)
+    assert found.peak == pytest.approx(0.5)
+    assert found.peak_at == (0, 0, 37)
+
+
+def test_a_quiet_channel_is_measured_by_its_own_size() -> None:
+    oracle = torch.cat([ones(1, 1, 50), 10.0 * ones(1, 1, 50)], dim=1)
+    output = oracle.clone()
+    output[:, 0] += 0.01
+    found = measure(output, oracle)
+    # whole: sqrt(0.01**2 / 2) / sqrt((1 + 100) / 2); the channel alone: 0.01 / 1
+    assert found.rms == pytest.approx(0.01 / math.sqrt(101))
+    assert found.channel == pytest.approx(0.01)
+    assert found.peak == pytest.approx(0.01)
+    assert found.peak_at[1] == 0
+
+
+def test_a_channel_of_few_elements_is_measured_by_the_whole_tensors_size() -> None:
+    """At length 1 a channel's only value may be near zero by luck."""
+    oracle = torch.cat([1e-3 * ones(1, 1, 4), ones(1, 1, 4)], dim=1)
+    output = oracle.clone()
+    output[:, 0] += 1e-4
+    whole = math.sqrt((1e-6 + 1.0) / 2)
+    assert measure(output, oracle).channel == pytest.approx(1e-4 / whole)
+    long = measure(output.repeat(8, 1, 1), oracle.repeat(8, 1, 1))
+    assert long.channel == pytest.approx(0.1), "32 elements a channel have a size of their own"
+
+
+def test_a_vector_and_a_number_have_no_channels() -> None:
+    found = measure(torch.tensor([1.0, 1.1], dtype=torch.float64), ones(2))
+    assert found.channel == found.rms == pytest.approx(0.1 / math.sqrt(2))
+    assert measure(torch.tensor(3.0), torch.tensor(2.0, dtype=torch.float64)).rms == pytest.approx(0.5)
+
+
+def test_zeros_are_wholly_wrong_however_small_the_oracle() -> None:
+    assert measure(torch.zeros(1, 2, 64), 1e-12 * ones(1, 2, 64)).rms == pytest.approx(1.0)
+
+
+def test_a_channel_of_zeros_must_be_zeros() -> None:
+    """For example a convolution whose input is zero there."""
+    oracle = torch.cat([ones(1, 1, 40), 0.0 * ones(1, 1, 40)], dim=1)
+    assert measure(oracle, oracle).channel == 0.0
+    output = oracle.clone()
+    output[0, 1, 3] = 1e-9
+    assert measure(output, oracle).channel > 1e100
+
+
+@pytest.mark.parametrize(
+    ("output", "oracle", "broken"),
+    [
+        ([NAN, 1.0], [1.0, 1.0], 1),
+        ([1.0, 1.0], [1.0, NAN], 1),
+        ([NAN, 1.0], [NAN, 1.0], 0),
+        ([INF, 1.0], [INF, 1.0], 0),
+        ([-INF, 1.0], [INF, 1.0], 1),
+        ([NAN, 1.0], [INF, 1.0], 1),
+        ([INF, INF], [1.0, INF], 1),
+    ],
+)
+def test_nan_and_infinity_stand_where_the_oracle_has_them(
+    output: list[float], oracle: list[float], broken: int
+) -> None:
+    found = measure(torch.tensor(output), torch.tensor(oracle, dtype=torch.float64))
+    assert found.pattern_broken == broken
+    assert Limits(1.0, 1.0, 1.0).allow(found) is (broken == 0)
+
+
+def test_the_first_broken_element_is_named() -> None:
+    output = ones(2, 3, 4)
+    output[1, 2, 1] = output[1, 2, 3] = NAN
+    found = measure(output, ones(2, 3, 4))
+    assert (found.pattern_broken, found.peak_at) == (2, (1, 2, 1))
+
+
+def test_matching_infinities_do_not_hide_other_errors() -> None:
+    oracle = torch.tensor([INF, 1.0, 1.0], dtype=torch.float64)
+    found = measure(torch.tensor([INF, 1.0, 1.5]), oracle)
+    # the infinite element counts as 0 on both sides: sqrt(0.25 / 3) / sqrt(2 / 3)
+    assert found.rms == pytest.approx(0.5 / math.sqrt(2))
+    assert found.peak_at == (2,)
+
+
+def test_an_empty_output_is_right() -> None:
+    assert Limits(0.0, 0.0, 0.0).allow(measure(torch.empty(0, 3, 5), torch.empty(0, 3, 5, dtype=torch.float64)))
+
+
+@pytest.mark.parametrize(
+    ("precision", "floor"),
+    [(Precision.FP32, 3e-6), (Precision.TF32, 1e-5), (Precision.FP16, 3e-4), (Precision.BF16, 2.5e-3)],
+)
+def test_the_classs_floor_holds_where_pytorch_is_exact(precision: Precision, floor: float) -> None:
+    assert limits(precision, [errors()], 0.0) == Limits(floor, floor, pytest.approx(6 * floor))
+
+
+def test_four_times_pytorchs_own_error_is_allowed() -> None:
+    allowed = limits(Precision.TF32, [errors(1e-4, 2e-4, 5e-3), errors(3e-4, 1e-4, 1e-3)], 0.0)
+    # channel: max(12e-4, 4 * 2e-4); peak: max(6 * 12e-4, 4 * 5e-3)
+    assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((12e-4, 12e-4, 20e-3))
+
+
+def test_the_typical_error_counts_where_this_one_is_small_by_luck() -> None:
+    assert limits(Precision.TF32, [errors(1e-7)], 2e-4).rms == pytest.approx(8e-4)
+
+
+@pytest.mark.parametrize("which", ["rms", "channel", "peak"])
+def test_every_limit_counts(which: str) -> None:
+    allowed = Limits(1.0, 2.0, 3.0)
+    at_limit = {"rms": 1.0, "channel": 2.0, "peak": 3.0}
+    assert allowed.allow(errors(**at_limit))
+    assert not allowed.allow(errors(**{**at_limit, which: at_limit[which] * 1.0001}))
+    assert not allowed.allow(errors(**{**at_limit, which: NAN}))
+
+
+def test_loosened_limits() -> None:
+    assert Limits(1.0, 2.0, 3.0).loosened(3.0) == Limits(3.0, 6.0, 9.0)
+
+
+def test_an_honest_implementation_that_overflows_does_not_lift_the_limits() -> None:
+    """Where PyTorch itself gives infinities in the class, its error is infinite and must not become the limit."""
+    allowed = limits(Precision.FP16, [errors(INF, 0.0, 0.0, broken=3), errors(1e-3, 1e-3, 1e-2)], 0.0)
+    assert allowed.rms == pytest.approx(4e-3)
