@@ -8,6 +8,9 @@ from tasks.errors import ProtocolError
 from tasks.record import Record
 from tools.inline_request import InlineRequest
 
+_NO_TIME = 1 << 63
+"""Nanoseconds beyond which a number is no time: 292 years."""
+
 
 class Written(Record):
     """A tensor that the worker says it wrote to the shared memory."""
@@ -26,12 +29,12 @@ class Done(Record):
     """How many extensions the candidate has asked for so far."""
     ended_by: str = ""
     matched: str = ""
-    prepare_ns: int = Field(default=0, ge=0)
+    prepare_ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     outputs: tuple[Written, ...] = ()
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
     computing: dict[str, int] = Field(default_factory=dict)
-    ns: int = 0
+    ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     handle: str = Field(default="", max_length=128)
     """Opens the GPU memory that timed outputs go to."""
 

@@ -141,7 +141,10 @@ class Wire:
             self._buffer += chunk
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        message = json.loads(line)
+        try:
+            message = json.loads(line)
+        except RecursionError as error:
+            raise ValueError(f"nested too deeply: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise ValueError(f"not a JSON object: {line[:80]!r}")
         return message
@@ -166,7 +169,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     op = fields.pop("op")
     kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed)}[op]
     for name in ("inputs", "state"):
-        if fields.get(name) and isinstance(fields[name][0], dict):
+        if name in fields:
             fields[name] = _slots(fields[name])
     if "region" in fields:
         fields["region"] = Region(**fields["region"])

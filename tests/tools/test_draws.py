@@ -1,0 +1,87 @@
+"""What is drawn: values whose channels differ, from seeds that nobody keeps."""
+
+import pytest
+import torch
+
+from tasks.spec import InputSpec
+from tools.draws import FAR, LARGE, SMALL, USUAL, Draws, InputKind, channel_shape, input_shape
+
+X = InputSpec(name="x", dims=("N", 16, "L"))
+SHAPE = (2, 16, 4000)
+
+
+def drawn(spec: InputSpec = X, kind: InputKind = USUAL, shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
+    return Draws("cpu").input(spec, shape, kind)
+
+
+def test_two_sessions_draw_different_values() -> None:
+    assert not torch.equal(drawn(), drawn())
+    first, second = Draws("cpu"), Draws("cpu")
+    assert not torch.equal(first.host_uniform((8,), 0.0, 1.0), second.host_uniform((8,), 0.0, 1.0))
+    assert first.state({"w": torch.empty(4, 4)})["w"].ne(second.state({"w": torch.empty(4, 4)})["w"]).any()
+
+
+def test_pytorchs_own_seed_decides_nothing() -> None:
+    """A task file that calls torch.manual_seed must not fix what is drawn."""
+    torch.manual_seed(7)
+    first = drawn()
+    torch.manual_seed(7)
+    assert not torch.equal(first, drawn())
+
+
+def test_channels_have_means_and_spreads_of_their_own() -> None:
+    values = drawn()
+    # 8,000 samples a channel: the standard error of a mean is at most 1.5 / sqrt(8000) = 0.017.
+    means, spreads = values.mean((0, 2)), values.std((0, 2))
+    assert means.std() > 0.1
+    assert means.abs().max() < 1.1
+    assert spreads.min() > 0.45
+    assert spreads.max() < 1.55
+    assert spreads.std() > 0.05
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [(FAR, 3.0, 40.0), (LARGE, 3e4, 4e5), (SMALL, 3e-7, 4e-6)])
+def test_kinds_have_their_size(kind: InputKind, least: float, most: float) -> None:
+    rms = float(drawn(kind=kind).square().mean().sqrt())
+    assert least < rms < most
+
+
+def test_values_of_domains() -> None:
+    nonnegative = drawn(X.model_copy(update={"domain": "nonnegative"}))
+    assert nonnegative.min() >= 0
+    whole = drawn(InputSpec(name="i", dims=("N", 16, "L"), dtype="int64", domain="integer", high=5))
+    assert whole.dtype is torch.int64
+    assert whole.unique().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_specs_dtype() -> None:
+    assert drawn(X.model_copy(update={"dtype": "bfloat16"})).dtype is torch.bfloat16
+
+
+def test_every_parameter_and_buffer_is_drawn() -> None:
+    template = torch.nn.Sequential(torch.nn.Conv1d(64, 32, 3), torch.nn.BatchNorm1d(32)).state_dict()
+    state = Draws("cpu").state(dict(template))
+    assert set(state) == set(template)
+    for name, value in state.items():
+        assert value.shape == template[name].shape
+        assert value.dtype == template[name].dtype
+    assert state["1.running_var"].min() >= 0.5
+    assert 0.5 <= state["1.weight"].min() < state["1.weight"].max() <= 1.5
+    assert 1 <= int(state["1.num_batches_tracked"]) <= 100
+    # A sum of 64 * 3 products of unit variance with weights of variance 1 / 192 has unit variance.
+    assert float(state["0.weight"].std()) == pytest.approx(192**-0.5, rel=0.1)
+    for name in ("0.bias", "1.bias", "1.running_mean"):
+        assert state[name].std() > 0.2, f"{name} would be invisible at its default of 0"
+
+
+def test_whole_numbers_lie_within_their_ends() -> None:
+    draws = Draws("cpu")
+    assert {draws.integer(2, 4) for _ in range(200)} == {2, 3, 4}
+
+
+def test_shapes() -> None:
+    assert input_shape(X, {"N": 3, "L": 7}) == (3, 16, 7)
+    assert channel_shape((3, 16, 7), 1) == (1, 16, 1)
+    assert channel_shape((3, 16, 7), None) == (1, 1, 1)
+    assert channel_shape((3,), 1) == (1,)
+    assert channel_shape((), None) == ()
