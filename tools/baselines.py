@@ -17,6 +17,8 @@ class ModelNew(Model):
 """
 _AUTOTUNED = """
 
+import torch
+
 torch.backends.cudnn.benchmark = True
 
 
@@ -36,7 +38,8 @@ def kernelbench_source(task: Task) -> str:
     tree = ast.parse(task.source)
     dropped: set[int] = set()
     for node in tree.body:
-        is_facts = isinstance(node, ast.Assign | ast.AnnAssign) and "TASK" in ast.unparse(node).split("=")[0]
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        is_facts = any(isinstance(target, ast.Name) and target.id == "TASK" for target in targets)
         is_import = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tasks"
         if is_facts or is_import:
             dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
@@ -49,7 +52,7 @@ def kernelbench_source(task: Task) -> str:
 
 def baseline_candidates(task: Task, target: Target) -> dict[str, Candidate]:
     """The baselines of a target, by name."""
-    source = "import torch\n" + kernelbench_source(task)
+    source = kernelbench_source(task)
     texts = {EAGER: _EAGER, COMPILED: _COMPILED}
     if target is Target.CUDA:
         texts[CUDNN_AUTOTUNED] = _AUTOTUNED

@@ -15,12 +15,16 @@ KEPT = 6
 """How many precompiled headers stay on disk (each takes some 200 to 500 MB); the least recently used ones go."""
 
 
+class _UnusableFlagsError(Exception):
+    """The header does not compile with the flags; leaving the block by an exception is what publishes nothing."""
+
+
 def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
     """The header to give to `-include`, precompiled for exactly these flags; made on first use.
 
-    None where it cannot be had: the compiler is not GCC, whose rules the reuse relies on, or the flags do not compile.
+    None where it cannot be had: the compiler is Clang (the reuse relies on GCC's rules), or the flags do not compile.
     """
-    if "g++" not in Path(toolchain.host_compiler).name and "g++" not in toolchain.host_version.lower():
+    if "clang" in f"{Path(toolchain.host_compiler).name} {toolchain.host_version}".lower():
         return None
     identity = [toolchain.host_compiler, toolchain.host_version, toolchain.torch_version, toolchain.cuda_version, flags]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
@@ -33,13 +37,14 @@ def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
                 (work / "prelude.h").write_text("#include <torch/extension.h>\n")
                 # Compiled under its final path's name: GCC finds the .gch beside the header that -include names.
                 argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
-                done = process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S)
-                if done.returncode:
-                    return None
+                if process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
+                    raise _UnusableFlagsError
+        except _UnusableFlagsError:
+            return None
         finally:
             _forget_the_oldest(root)
     if not prelude.is_file():
-        return None
+        return None  # Another process has dropped it meanwhile.
     os.utime(folder)
     return prelude
 
