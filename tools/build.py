@@ -82,7 +82,7 @@ class Builder:
         Raises:
             BuildError: the sources do not compile or link; carries diagnostics at the candidate's own lines.
             UnavailableError: CUDA sources, and no CUDA compiler on this machine.
-            HarnessError: a compiler could not be started.
+            HarnessError: a compiler could not be started, or the cache could not be written.
         """
         started = time.monotonic()
         if request.cuda_sources:
@@ -90,12 +90,7 @@ class Builder:
         key = self._key(request)
         folder = self._root / key
         if (report := self._cached(folder)) is None:
-            with published(folder) as work:
-                report = self._build_in(work, request, candidate, key, started)
-                library = work / "extension.so"
-                digest = hashlib.sha256(library.read_bytes()).hexdigest()
-                entry = {"sha256": digest, "report": report.model_dump(mode="json")}
-                (work / "report.json").write_text(json.dumps(entry))
+            report = self._publish(folder, request, candidate, started)
             cached = False
         else:
             cached = True
@@ -105,6 +100,19 @@ class Builder:
             module_name=_module_name(key),
             report=report.model_copy(update={"cached": cached, "seconds": seconds, "label": request.name}),
         )
+
+    def _publish(self, folder: Path, request: InlineRequest, candidate: Candidate, started: float) -> Extension:
+        try:
+            with published(folder) as work:
+                report = self._build_in(work, request, candidate, folder.name, started)
+                digest = hashlib.sha256((work / "extension.so").read_bytes()).hexdigest()
+                entry = {"sha256": digest, "report": report.model_dump(mode="json")}
+                (work / "report.json").write_text(json.dumps(entry))
+        except OSError as error:
+            raise HarnessError(
+                f"building in {self._root} failed: {error}; make room there, or set KERNELWRIGHT_CACHE to another folder."
+            ) from error
+        return report
 
     def _key(self, request: InlineRequest) -> str:
         parts = {
@@ -117,17 +125,22 @@ class Builder:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
     def _cached(self, folder: Path) -> Extension | None:
-        """The report of a published build whose library is the one that was written."""
+        """The report of a published build whose library is the one that was written; None where there is none.
+
+        Publishing is one step, so an entry that is not whole was changed afterwards, and must not be used.
+        """
+        if not folder.exists():
+            return None
         try:
             entry = json.loads((folder / "report.json").read_text())
-            library = (folder / "extension.so").read_bytes()
-        except (OSError, ValueError):
-            return None
-        if hashlib.sha256(library).hexdigest() != entry["sha256"]:
-            raise HarnessError(
-                f"the cached build {folder} is not what was written there; delete that folder and try again."
-            )
-        return Extension.model_validate(entry["report"])
+            if hashlib.sha256((folder / "extension.so").read_bytes()).hexdigest() == entry["sha256"]:
+                return Extension.model_validate(entry["report"])
+            cause = "another library"
+        except (OSError, ValueError, KeyError) as error:
+            cause = f"{type(error).__name__}: {error}"
+        raise HarnessError(
+            f"the cached build {folder} is not what was written there; delete that folder and try again ({cause})."
+        )
 
     @staticmethod
     def _with_cuda(request: InlineRequest) -> bool:
@@ -275,8 +288,7 @@ def _advice(request: InlineRequest, errors: list[Diagnostic]) -> str:
     """One sentence on what to do, for the mistakes that compilers explain badly."""
     cuda = "\n".join(request.cuda_sources)
     for name in request.functions or {}:
-        missing = [e for e in errors if f"'{name}'" in e.message or f"undefined reference to {name}" in e.message]
-        if not missing:
+        if not any(_is_about(error, name) for error in errors):
             continue
         if re.search(rf"__global__[^;{{]*\b{re.escape(name)}\s*\(", cuda):
             return (
@@ -291,3 +303,11 @@ def _advice(request: InlineRequest, errors: list[Diagnostic]) -> str:
         )
     count = len(errors)
     return f"the extension {request.name!r} does not compile: {count} error{'s' if count != 1 else ''}."
+
+
+def _is_about(error: Diagnostic, function: str) -> bool:
+    """Whether the binding's reference to a function is what an error is about; compilers also name similar ones."""
+    if error.file == "linker":
+        return re.search(rf"undefined reference to {re.escape(function)}\b", error.message) is not None
+    quoted = re.search(r"'([^']+)'", error.message)
+    return error.file == "binding" and quoted is not None and quoted[1] == function.rsplit("::", 1)[-1]

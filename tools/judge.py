@@ -30,13 +30,14 @@ from tools.results import (
     Built,
     Evaluation,
     Fault,
+    Interval,
     Stage,
     Timed,
     Verified,
     VerifyResult,
 )
 from tools.session import Session
-from tools.statistics import median_ns, ratio_interval
+from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
@@ -178,7 +179,7 @@ class Judge:
             baseline=name,
             baseline_ns=theirs,
             speedup=theirs / ours,
-            speedup_interval=ratio_interval(samples.baseline, samples.candidate),
+            speedup_interval=self._interval(samples, min(ours, theirs)),
             baselines=listed,
             floor_ns=self._session.workload.floor_ns(self._session.machine),
             prepare_ns=prepare_ns,
@@ -188,6 +189,11 @@ class Judge:
             sandbox=SANDBOX,
             seconds=time.monotonic() - started,
         )
+
+    def _interval(self, samples: Samples, shorter_ns: float) -> Interval:
+        sampled = ratio_interval(samples.baseline, samples.candidate)
+        placement = measurement.PLACEMENT_NS / shorter_ns if self.target is Target.CUDA else 0.0
+        return widened(sampled, placement)
 
     def evaluate(self, candidate: Candidate) -> Evaluation:
         """Build, verify and benchmark, as far as the candidate comes."""

@@ -22,7 +22,8 @@ class _UnusableFlagsError(Exception):
 def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
     """The header to give to `-include`, precompiled for exactly these flags; made on first use.
 
-    None where it cannot be had: the compiler is Clang (the reuse relies on GCC's rules), or the flags do not compile.
+    None where it cannot be had: the compiler is Clang (the reuse relies on GCC's rules), the flags do not compile, or
+    there is no room on the disk.
     """
     if "clang" in f"{Path(toolchain.host_compiler).name} {toolchain.host_version}".lower():
         return None
@@ -39,7 +40,7 @@ def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
                 argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
                 if process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
                     raise _UnusableFlagsError
-        except _UnusableFlagsError:
+        except (_UnusableFlagsError, OSError):
             return None
         finally:
             _forget_the_oldest(root)

@@ -42,5 +42,10 @@ def ratio_interval(numerator: Blocks, denominator: Blocks) -> Interval:
     return Interval(low=float(low), high=float(high))
 
 
+def widened(interval: Interval, share: float) -> Interval:
+    """An interval widened by a systematic uncertainty, given as a share of the ratio."""
+    return Interval(low=interval.low * (1.0 - share), high=interval.high * (1.0 + share))
+
+
 def _resampled(block: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return block[random.integers(0, len(block), len(block))]
