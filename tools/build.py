@@ -89,16 +89,13 @@ class Builder:
             _ = self.toolchain.nvcc
         key = self._key(request)
         folder = self._root / key
-        if (report := self._cached(folder)) is None:
-            report = self._publish(folder, request, candidate, started)
-            cached = False
-        else:
-            cached = True
-        seconds = time.monotonic() - started
+        cached = self._cached(folder)
+        report = cached or self._publish(folder, request, candidate, started)
+        found = {"cached": cached is not None, "seconds": time.monotonic() - started, "label": request.name}
         return BuiltExtension(
             library=folder / "extension.so",
             module_name=_module_name(key),
-            report=report.model_copy(update={"cached": cached, "seconds": seconds, "label": request.name}),
+            report=report.model_copy(update=found),
         )
 
     def _publish(self, folder: Path, request: InlineRequest, candidate: Candidate, started: float) -> Extension:
@@ -110,7 +107,7 @@ class Builder:
                 (work / "report.json").write_text(json.dumps(entry))
         except OSError as error:
             raise HarnessError(
-                f"building in {self._root} failed: {error}; make room there, or set KERNELWRIGHT_CACHE to another folder."
+                f"building in {self._root} failed: {error}; make room there, or set KERNELWRIGHT_CACHE."
             ) from error
         return report
 

@@ -1,0 +1,169 @@
+"""What the compilers are asked to do, and what is kept of it; the compilers are fakes, so nothing takes long."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_compilers import FakeCompilers
+
+from tasks.errors import HarnessError, UnavailableError
+from tools.build import Builder, BuildError, BuiltExtension
+from tools.candidate import Candidate
+from tools.inline_request import InlineRequest
+
+CANDIDATE = Candidate("import torch\n")
+LIGHT = "__global__ void scale(float* x) { x[0] *= 2.0f; }\n"
+
+
+@pytest.fixture
+def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCompilers:
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
+    return FakeCompilers(tmp_path)
+
+
+def built(compilers: FakeCompilers, **arguments: object) -> BuiltExtension:
+    request = InlineRequest.model_validate({"name": "conv", "cpp_sources": ["int f();"], "functions": {}, **arguments})
+    return Builder(compilers.toolchain).build(request, CANDIDATE)
+
+
+def host_compile(compilers: FakeCompilers) -> list[str]:
+    (call,) = (call for call in compilers.calls("g++") if "main.cpp" in call)
+    return call
+
+
+def test_flags_that_contain_spaces_are_several_flags(compilers: FakeCompilers) -> None:
+    """PyTorch hands them to a shell, so models write them so."""
+    built(compilers, extra_cflags=["-O3 -march=native", "-DNAME='a b'", " -g "], extra_ldflags=["-L/some -lthing"])
+    compile_ = host_compile(compilers)
+    assert {"-O3", "-march=native", "-DNAME=a b", "-g"} <= set(compile_)
+    link = compilers.calls("g++")[-1]
+    assert link[link.index("-L/some") + 1] == "-lthing"
+
+
+@pytest.mark.parametrize("flag", ["-Xcompiler -march=native", "-DSEARCH=1", "--expt-relaxed-constexpr", "-O3"])
+def test_flags_with_the_letters_arch_leave_the_architecture_alone(compilers: FakeCompilers, flag: str) -> None:
+    """PyTorch itself drops its own architecture when a flag merely contains these letters."""
+    built(compilers, cuda_sources=[LIGHT], extra_cuda_cflags=[flag])
+    assert "-gencode=arch=compute_90a,code=sm_90a" in compilers.calls("nvcc")[0]
+
+
+@pytest.mark.parametrize("flag", ["-arch=sm_80", "-gencode arch=compute_80,code=sm_80", "--gpu-architecture=sm_80"])
+def test_a_candidate_may_name_its_architecture(compilers: FakeCompilers, flag: str) -> None:
+    built(compilers, cuda_sources=[LIGHT], extra_cuda_cflags=[flag])
+    assert not any("sm_90a" in argument for argument in compilers.calls("nvcc")[0])
+
+
+def test_a_candidate_may_name_its_standard(compilers: FakeCompilers) -> None:
+    built(compilers, cuda_sources=[LIGHT], extra_cuda_cflags=["-std=c++17"])
+    assert [flag for flag in compilers.calls("nvcc")[0] if "std=" in flag] == ["-std=c++17"]
+
+
+@pytest.mark.parametrize(
+    ("source", "file"),
+    [
+        (LIGHT, "cuda_light.cu"),
+        (LIGHT + "void f(torch::Tensor x) {}\n", "cuda.cu"),
+        (LIGHT + "#include <ATen/cuda/CUDAContext.h>\n", "cuda.cu"),
+    ],
+)
+def test_nvcc_reads_pytorchs_headers_only_where_a_source_needs_them(
+    compilers: FakeCompilers, source: str, file: str
+) -> None:
+    report = built(compilers, cuda_sources=[source]).report
+    (call,) = compilers.calls("nvcc")
+    assert file in call
+    assert report.path_taken == ("fast" if file == "cuda_light.cu" else "plain")
+
+
+def test_the_second_time_nothing_is_compiled(compilers: FakeCompilers) -> None:
+    first = built(compilers)
+    calls = len(compilers.calls("g++"))
+    second = built(compilers)
+    assert (first.report.cached, second.report.cached) == (False, True)
+    assert second.library == first.library
+    assert second.library.read_text() == "made by a fake compiler"
+    assert len(compilers.calls("g++")) == calls
+
+
+def test_the_name_is_a_label_only(compilers: FakeCompilers) -> None:
+    first, second = built(compilers, name="one"), built(compilers, name="two")
+    assert second.library == first.library
+    assert (first.report.label, second.report.label) == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpp_sources": ["int g();"]},
+        {"extra_cflags": ["-O3"]},
+        {"functions": {"f": "f"}},
+        {"extra_ldflags": ["-lm"]},
+        {"with_cuda": True},
+        {"cuda_sources": [LIGHT]},
+    ],
+)
+def test_everything_else_makes_another_build(compilers: FakeCompilers, change: dict[str, object]) -> None:
+    first, second = built(compilers), built(compilers, **change)
+    assert second.library != first.library
+    assert second.module_name != first.module_name
+
+
+def test_another_architecture_makes_another_build_of_cuda_sources_only(compilers: FakeCompilers) -> None:
+    with_cuda, without = built(compilers, cuda_sources=[LIGHT]), built(compilers)
+    compilers.toolchain = replace(compilers.toolchain, architecture="8.0")
+    assert built(compilers, cuda_sources=[LIGHT]).library != with_cuda.library
+    assert built(compilers).library == without.library
+
+
+def test_a_library_that_was_changed_in_the_cache_is_refused(compilers: FakeCompilers) -> None:
+    library = built(compilers).library
+    library.write_bytes(b"something else")
+    with pytest.raises(HarnessError, match=f"{library.parent} is not what was written there; delete that folder"):
+        built(compilers)
+
+
+@pytest.mark.parametrize("damage", ["report gone", "library gone", "report torn", "report of another form"])
+def test_a_damaged_entry_of_the_cache_is_refused(compilers: FakeCompilers, damage: str) -> None:
+    """It can't be built again in its place, so its library would be taken unchecked for ever."""
+    folder = built(compilers).library.parent
+    report = folder / "report.json"
+    match damage:
+        case "report gone":
+            report.unlink()
+        case "library gone":
+            (folder / "extension.so").unlink()
+        case "report torn":
+            report.write_text(report.read_text()[:50])
+        case _:
+            report.write_text(json.dumps({**json.loads(report.read_text()), "report": {"label": "conv"}}))
+    with pytest.raises(HarnessError, match="delete that folder"):
+        built(compilers)
+
+
+def test_a_failed_build_leaves_nothing_and_is_tried_again(compilers: FakeCompilers, tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(BuildError, match="'conv' does not compile: 1 error") as caught:
+            built(compilers, extra_cflags=["-fail"])
+        assert [(d.message, d.line) for d in caught.value.diagnostics] == [("as asked", 1)]
+        assert list((tmp_path / "cache" / "builds").iterdir()) == []
+    assert len([call for call in compilers.calls("g++") if "main.cpp" in call]) == 2
+
+
+def test_a_failure_without_a_readable_error_shows_what_was_printed(compilers: FakeCompilers, tmp_path: Path) -> None:
+    (tmp_path / "g++").write_text("#!/bin/sh\necho internal trouble >&2\nexit 4\n")
+    with pytest.raises(BuildError, match="without an error message that could be read:\ninternal trouble"):
+        built(compilers)
+
+
+def test_a_compiler_that_is_gone_is_our_fault(compilers: FakeCompilers, tmp_path: Path) -> None:
+    (tmp_path / "g++").unlink()
+    with pytest.raises(HarnessError, match="could not be started"):
+        built(compilers)
+
+
+def test_cuda_sources_without_a_toolkit(compilers: FakeCompilers) -> None:
+    compilers.toolchain = replace(compilers.toolchain, cuda_home=None)
+    with pytest.raises(UnavailableError, match="CUDA_HOME"):
+        built(compilers, cuda_sources=[LIGHT])
+    assert compilers.calls("g++") == []
