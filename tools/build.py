@@ -13,6 +13,7 @@ from tasks.errors import HarnessError
 from tools import process
 from tools.cache import cache_root, published
 from tools.candidate import Candidate
+from tools.confinement import for_compiler
 from tools.diagnostics import parse_diagnostics, parse_ptxas
 from tools.inline_request import InlineRequest
 from tools.precompiled import precompiled_prelude
@@ -237,12 +238,17 @@ class Builder:
 
     def _run(self, argv: list[str], work: Path, target: Path, *, plain: bool) -> _Unit:
         try:
-            done = process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+            done = process.run(self._confined(argv, work), cwd=work, timeout_s=COMPILE_TIMEOUT_S)
         except OSError as error:
             raise HarnessError(f"{argv[0]} could not be started: {error}; see `kernelwright doctor`.") from error
         if done.timed_out:
             raise BuildError(f"the compiler was stopped after {COMPILE_TIMEOUT_S:.0f} s; make the source simpler.")
         return _Unit(target, done.output, done.returncode, plain)
+
+    def _confined(self, argv: list[str], work: Path) -> list[str]:
+        """Compilers run what their input tells them to (plugins, wrappers, included files), so they are confined."""
+        toolkit = [] if self.toolchain.cuda_home is None else [self.toolchain.cuda_home]
+        return for_compiler(work, read=[cache_root() / "precompiled", *toolkit]).command(argv)
 
     @staticmethod
     def _failure(request: InlineRequest, output: str) -> BuildError:

@@ -18,7 +18,7 @@ from tasks.spec import Target
 from tools.cache import cache_root
 from tools.process import run
 from tools.toolchain import find_cuda_home, find_host_compiler, nvcc_version
-from tools.worker.messages import SANDBOX
+from tools.worker.sandbox import landlock_version, tier
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
@@ -204,9 +204,15 @@ def _optional_tool(name: str, purpose: str) -> Finding:
 
 
 def _sandbox() -> Finding:
-    """The tier that workers run in; this version has one tier, the same on every machine."""
-    found = f"tier {SANDBOX!r}: own session, limits, scrubbed environment; files and network stay within reach"
-    return Finding(check="sandbox", status="note", found=found, remedy="run candidates you do not trust in a container")
+    """The tier that workers and compilers run in; its name stands in every result."""
+    if landlock_version():
+        return Finding(check="sandbox", status="ok", found=tier())
+    return Finding(
+        check="sandbox",
+        status="note",
+        found=f"{tier()}: this kernel has no Landlock, so files and network stay within a candidate's reach",
+        remedy="use Linux 5.13 or later with Landlock enabled, or run candidates you do not trust in a container",
+    )
 
 
 def _api_key() -> Finding:

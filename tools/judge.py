@@ -41,7 +41,7 @@ from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
-from tools.worker.messages import SANDBOX
+from tools.worker.sandbox import tier
 from tools.workers import CandidateFault
 
 
@@ -65,6 +65,7 @@ class Judge:
         self.target = target
         self.allow_library = allow_library
         self._progress = progress
+        self._sandbox = tier()
         self._session = Session(task, target, limits or Limits(), progress)
         self._pace = Pace(self._session)
 
@@ -113,7 +114,7 @@ class Judge:
             return Built(
                 candidate=candidate.id,
                 extensions=tuple(subject.worker.extensions),
-                sandbox=SANDBOX,
+                sandbox=self._sandbox,
                 seconds=time.monotonic() - started,
             )
         finally:
@@ -133,7 +134,7 @@ class Judge:
             candidate=candidate.id,
             precision=self._session.precision,
             checks=tuple(checks),
-            sandbox=SANDBOX,
+            sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
 
@@ -186,7 +187,7 @@ class Judge:
             wall_median_ns=ours + samples.wall_excess_ns,
             candidate_samples_ns=samples.candidate,
             baseline_samples_ns=samples.baseline,
-            sandbox=SANDBOX,
+            sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
 
@@ -268,7 +269,7 @@ class Judge:
             message=fault.message,
             candidate=candidate.id,
             diagnostics=fault.diagnostics,
-            sandbox=SANDBOX,
+            sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
 

@@ -117,11 +117,13 @@ class Samples:
     """Median absolute deviation of (wall - device), the larger of the two sides."""
 
 
-def start_timer(session: Session, candidate: Candidate, limits: TimeLimits | None = None) -> Timer:
+def start_timer(
+    session: Session, candidate: Candidate, limits: TimeLimits | None = None, *, trusted: bool = False
+) -> Timer:
     """Bring a candidate to where it can be timed on the benchmark shape."""
     draws, facts = session.draws, session.task.facts
     sizes = facts.benchmark_sizes(session.target)
-    subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits)
+    subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
     try:
         state = draws.state(session.oracle.template)
         prepare_ns = session.ready(subject, state)

@@ -147,7 +147,7 @@ class Timed(Record):
     speedup: float
     """The fastest baseline's median over the candidate's median."""
     speedup_interval: Interval
-    """Bootstrap interval of the ratio of medians over interleaved blocks, widened by what no repetition averages out."""
+    """Bootstrap interval of the ratio of medians over interleaved blocks, and what no repetition averages out."""
     baselines: tuple[Baseline, ...]
     floor_ns: float | None
     """The roofline bound; None where the machine's peaks are unknown."""

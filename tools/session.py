@@ -11,14 +11,14 @@ from tasks.loader import Task
 from tasks.spec import Mode, Precision, Target
 from tools.briefing import Machine
 from tools.build import Builder
-from tools.cache import cache_root
 from tools.candidate import Candidate
+from tools.confinement import data_limit_bytes
 from tools.draws import Draws, input_shape
 from tools.machine import machine
 from tools.oracle import Oracle
-from tools.subject import Limits, Subject
+from tools.subject import SLACK_BYTES, Limits, Subject
 from tools.toolchain import find_toolchain
-from tools.worker.shared_memory import dtype_of
+from tools.worker.shared_memory import aligned, dtype_of
 from tools.workers import ForkServer
 from tools.workload import Workload, workload
 
@@ -61,15 +61,7 @@ class Session:
     @cached_property
     def server(self) -> ForkServer:
         """The warm process that workers are forked from."""
-        cache = cache_root()
-        return ForkServer(
-            {
-                "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-                "TRITON_CACHE_DIR": str(cache / "triton"),
-                # A pool of compile processes would outlive the fork and run during measurements.
-                "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            }
-        )
+        return ForkServer(data_limit_bytes() if self.target is Target.CPU else None)
 
     @cached_property
     def builder(self) -> Builder:
@@ -133,11 +125,18 @@ class Session:
         return total
 
     def subject(
-        self, candidate: Candidate, memory_bytes: int, *, limits: Limits | None = None, device: str | None = None
+        self,
+        candidate: Candidate,
+        memory_bytes: int,
+        *,
+        limits: Limits | None = None,
+        device: str | None = None,
+        trusted: bool = False,
     ) -> Subject:
         """A fresh worker for a candidate, its text not executed yet; `device` is where the judge keeps its tensors."""
+        worker = self.server.spawn(aligned(memory_bytes + SLACK_BYTES), trusted=trusted)
         where = self.device if device is None else device
-        return Subject(self.server, self.builder, candidate, memory_bytes, where, limits or self.limits)
+        return Subject(worker, self.builder, candidate, where, limits or self.limits)
 
     def ready(self, subject: Subject, state: dict[str, torch.Tensor]) -> int:
         """Load, construct and fill; returns the nanoseconds that `prepare` took."""

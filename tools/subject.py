@@ -13,7 +13,7 @@ from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
 from tools.worker.messages import Call, Construct, Fill, Load, Probe, Refresh, Region, Slot, Stage, Timed
 from tools.worker.refresh import refresh_into
 from tools.worker.shared_memory import aligned, name_of, view
-from tools.workers import CandidateFault, ForkServer, Worker
+from tools.workers import CandidateFault, Worker
 
 SLACK_BYTES = 64 << 20
 """Room beyond the tensors that are expected, so that an output of the wrong dtype still fits."""
@@ -49,11 +49,9 @@ Refreshes = list[tuple[int, torch.Tensor, torch.Tensor]]
 class Subject:
     """One candidate in one worker. Every method may raise `CandidateFault`."""
 
-    def __init__(
-        self, server: ForkServer, builder: Builder, candidate: Candidate, memory_bytes: int, device: str, limits: Limits
-    ) -> None:
+    def __init__(self, worker: Worker, builder: Builder, candidate: Candidate, device: str, limits: Limits) -> None:
         self.candidate = candidate
-        self.worker: Worker = server.spawn(aligned(memory_bytes + SLACK_BYTES))
+        self.worker = worker
         self.device = device
         self._builder = builder
         self._limits = limits

@@ -19,7 +19,9 @@ import torch
 
 from tasks.errors import HarnessError, ProtocolError
 from tools.build import Builder, BuildError, BuiltExtension
+from tools.cache import cache_root
 from tools.candidate import Candidate
+from tools.confinement import for_worker
 from tools.process import scrubbed_environment
 from tools.replies import BuildLine, Done, DoneLine, WorkerFault, parse_reply
 from tools.results import Diagnostic, Extension
@@ -48,11 +50,16 @@ class CandidateFault(Exception):
 class ForkServer:
     """A warm process, PyTorch imported and CUDA untouched, from which workers are forked."""
 
-    def __init__(self, extra_environment: dict[str, str]) -> None:
+    def __init__(self, data_limit_bytes: int | None = None) -> None:
+        self._data_limit_bytes = data_limit_bytes
         ours, theirs = socket.socketpair()
         self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
         self._log = (self._root / "fork_server.log").open("wb")
-        environment = scrubbed_environment(TMPDIR=str(self._root), HOME=str(self._root), **extra_environment)
+        # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
+        # measurements.
+        environment = scrubbed_environment(
+            TMPDIR=str(self._root), HOME=str(self._root), TORCHINDUCTOR_COMPILE_THREADS="1"
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
             env=environment,
@@ -67,34 +74,49 @@ class ForkServer:
         self._socket = ours
         self._wire = Wire(ours)
 
-    def spawn(self, memory_bytes: int) -> "Worker":
+    def spawn(self, memory_bytes: int, *, trusted: bool = False) -> "Worker":
         """Fork a worker with shared memory of a given size.
 
+        A trusted one (a baseline, our own text) may also use PyTorch's compile caches, which later ones read.
+
         Raises:
-            HarnessError: the fork server is gone.
+            HarnessError: the fork server is gone, or the worker could not be set up.
         """
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
         try:
             os.ftruncate(memory_fd, memory_bytes)
-            request = {
-                "spawn": {
-                    "scratch": str(scratch),
-                    "memory_bytes": memory_bytes,
-                    "file_limit_bytes": _FILE_LIMIT_BYTES,
-                }
-            }
+            request = {"spawn": self._worker_setup(scratch, memory_bytes, trusted=trusted)}
             with self._failing_clearly():
                 socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], [theirs.fileno(), memory_fd])
                 answer = self._wire.receive()
             if answer is None:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
-            return Worker(self, int(answer["pid"]), ours, memory, scratch)
+            worker = Worker(self, int(answer["pid"]), ours, memory, scratch)
+            worker.await_setup()
+            return worker
         finally:
             theirs.close()
             os.close(memory_fd)
+
+    def _worker_setup(self, scratch: Path, memory_bytes: int, *, trusted: bool) -> dict[str, object]:
+        cache = cache_root()
+        compile_caches = [cache / name for name in ("inductor", "triton")]
+        for folder in compile_caches:
+            folder.mkdir(exist_ok=True)
+        inductor, triton = compile_caches if trusted else (scratch, scratch)
+        reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [])
+        return {
+            "scratch": str(scratch),
+            "memory_bytes": memory_bytes,
+            "file_limit_bytes": _FILE_LIMIT_BYTES,
+            "data_limit_bytes": self._data_limit_bytes,
+            "environment": {"TORCHINDUCTOR_CACHE_DIR": str(inductor), "TRITON_CACHE_DIR": str(triton)},
+            "read": reach.read,
+            "write": reach.write,
+        }
 
     def reap(self, pid: int) -> int | None:
         """The exit code of an ended worker, negative for a signal; None where it does not end."""
@@ -146,6 +168,16 @@ class Worker:
         self._wire = Wire(self.control)
         self._ended = False
         self._spent = False
+
+    def await_setup(self) -> None:
+        """Wait until the worker stands; raises HarnessError where it does not."""
+        self.control.settimeout(_START_TIMEOUT_S)
+        try:
+            message = self._wire.receive()
+        except (OSError, ValueError) as error:
+            raise HarnessError(f"a worker did not start: {error}") from error
+        if message is None:
+            raise HarnessError(f"a worker could not be set up: {self._death().message}")
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.

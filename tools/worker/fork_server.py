@@ -2,7 +2,8 @@
 
 Run as `python -I fork_server.py FD`, FD being a Unix stream socket to the judge. Messages, one JSON object a line:
 
-    {"spawn": {"scratch": DIR, "memory_bytes": N, "file_limit_bytes": N}}   with two file descriptors: control, memory
+    {"spawn": {"scratch": DIR, "memory_bytes": N, "file_limit_bytes": N, "data_limit_bytes": N or null,
+               "environment": {...}, "read": [DIR...], "write": [DIR...]}}  with two file descriptors: control, memory
         -> {"pid": N}
     {"reap": {"pid": N, "timeout_s": T}}    -> {"status": N} as of os.waitstatus_to_exitcode, or {"status": null}
 """
@@ -18,14 +19,17 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from tools.worker import main
+from tools.worker import main, sandbox
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LAST_SWEEP_S = 2.0
+_workers: set[int] = set()
 
 
 def _import_for_all_workers() -> None:
@@ -42,31 +46,33 @@ def _import_for_all_workers() -> None:
         torch.cuda.is_available = ask
 
 
-def _become_worker(control: int, memory: int, spawn: dict[str, object]) -> None:
+def _become_worker(control: int, memory: int, spawn: dict[str, Any]) -> None:
     """Runs in the forked child, and never returns."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    scratch = str(spawn["scratch"])
+    scratch = spawn["scratch"]
     os.chdir(scratch)
-    os.environ.update(TMPDIR=scratch, HOME=scratch)
+    os.environ.update(TMPDIR=scratch, HOME=scratch, **spawn["environment"])
     null = os.open(os.devnull, os.O_RDONLY)
     printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limit = int(str(spawn["file_limit_bytes"]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    for limited, limit in ((resource.RLIMIT_FSIZE, spawn["file_limit_bytes"]), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(limited, (limit, limit))
+    if spawn["data_limit_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (spawn["data_limit_bytes"], spawn["data_limit_bytes"]))
     for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if fd > 2 and fd not in (control, memory):
             with contextlib.suppress(OSError):
                 os.close(fd)
-    main.serve(socket.socket(fileno=control), memory, int(str(spawn["memory_bytes"])))
+    sandbox.confine([Path(path) for path in spawn["read"]], [Path(path) for path in spawn["write"]])
+    main.serve(socket.socket(fileno=control), memory, spawn["memory_bytes"])
     main.hush()
     os._exit(0)
 
 
-def _spawn(judge: socket.socket, spawn: dict[str, object], fds: list[int]) -> int:
+def _spawn(judge: socket.socket, spawn: dict[str, Any], fds: list[int]) -> int:
     control, memory = fds
     pid = os.fork()
     if pid == 0:
@@ -74,9 +80,10 @@ def _spawn(judge: socket.socket, spawn: dict[str, object], fds: list[int]) -> in
         try:
             _become_worker(control, memory, spawn)
         finally:
-            os._exit(70)
+            os._exit(1)
     for fd in fds:
         os.close(fd)
+    _workers.add(pid)
     return pid
 
 
@@ -88,10 +95,31 @@ def _reap(pid: int, timeout_s: float) -> int | None:
         except ChildProcessError:
             return None
         if found:
+            _workers.discard(pid)
+            _end_orphans(deadline)
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() >= deadline:
             return None
         time.sleep(0.002)
+
+
+def _end_orphans(deadline: float) -> None:
+    """Kill what a dead worker left running, daemons too: its descendants are children of this subreaper now."""
+    while time.monotonic() < deadline:
+        orphans = [pid for pid in _children() if pid not in _workers]
+        if not orphans:
+            return
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    tasks = Path(f"/proc/self/task/{os.getpid()}/children")
+    return [int(pid) for pid in tasks.read_text().split()]
 
 
 def serve(judge: socket.socket) -> None:
@@ -101,13 +129,15 @@ def serve(judge: socket.socket) -> None:
     while True:
         chunk, received, _, _ = socket.recv_fds(judge, 1 << 16, 2)
         if not chunk:
+            _workers.clear()
+            _end_orphans(time.monotonic() + LAST_SWEEP_S)
             return
         fds += received
         buffer += chunk
         while b"\n" in buffer:
             line, buffer = buffer.split(b"\n", 1)
             message = json.loads(line)
-            answer: dict[str, object]
+            answer: dict[str, Any]
             if "spawn" in message:
                 answer = {"pid": _spawn(judge, message["spawn"], fds[:2])}
                 del fds[:2]
@@ -118,5 +148,6 @@ def serve(judge: socket.socket) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _import_for_all_workers()
     serve(socket.socket(fileno=int(sys.argv[1])))

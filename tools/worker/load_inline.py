@@ -104,10 +104,21 @@ class InlineLoader:
             raise ExtensionBuildError(answer["failed"])
         if self.collecting:
             raise CollectedError
-        if not is_python_module:
-            torch.ops.load_library(answer["library"])
-            return answer["library"]
-        return _import_library(answer["module"], answer["library"])
+        try:
+            if not is_python_module:
+                torch.ops.load_library(answer["library"])
+                return answer["library"]
+            return _import_library(answer["module"], answer["library"])
+        except (ImportError, OSError) as error:
+            raise ExtensionBuildError(_explained(str(error), answer["library"])) from error
+
+
+def _explained(problem: str, library: str) -> str:
+    """What the dynamic linker says, without the library's path, and what to do about the usual case."""
+    text = f"the extension was built, but cannot be loaded: {problem.replace(library, 'extension.so')}"
+    if "undefined symbol" in problem:
+        text += ". Something is declared and used but defined nowhere: define it in cpp_sources or cuda_sources."
+    return text
 
 
 def _import_library(name: str, path: str) -> ModuleType:

@@ -5,9 +5,6 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-SANDBOX = "process"
-"""The tier that the fork server puts workers in: a process group of its own, limits, a scrubbed environment, a private
-folder. No file or network rules."""
 MAX_LINE_BYTES = 64 << 20
 """A longer line breaks the protocol; sources of candidates are far shorter."""
 

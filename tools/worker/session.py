@@ -2,7 +2,7 @@
 
 import sys
 import time
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -23,6 +23,14 @@ _ADDRESS_SLACK = 4096
 """Bytes by which a timed input may move within its buffer."""
 _BUFFERS = 2
 """Timed inputs alternate between this many buffers, so that no two calls in a row share an address."""
+
+
+def _compiled(text: str) -> CodeType:
+    """The candidate's code; whatever its text makes of the compiler, it is a fault of the text: a SyntaxError."""
+    try:
+        return compile(text, CANDIDATE_FILE, "exec", dont_inherit=True)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(f"the text is no Python: {error or 'it is nested too deeply'}") from error
 
 
 class Session:
@@ -71,8 +79,7 @@ class Session:
         torch.backends.cudnn.allow_tf32 = request.allow_tf32
         self._module.__file__ = CANDIDATE_FILE
         sys.modules["candidate"] = self._module
-        code = compile(request.text, CANDIDATE_FILE, "exec", dont_inherit=True)
-        exec(code, self._module.__dict__)
+        exec(_compiled(request.text), self._module.__dict__)
         model = getattr(self._module, "ModelNew", None)
         if not (isinstance(model, type) and issubclass(model, torch.nn.Module)):
             raise ContractError("the module defines no class ModelNew that derives from torch.nn.Module")
