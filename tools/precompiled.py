@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tools import process
 from tools.cache import cache_root, published
+from tools.confinement import for_compiler
 from tools.toolchain import Toolchain
 
 COMPILE_TIMEOUT_S = 300.0
@@ -38,7 +39,10 @@ def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
                 (work / "prelude.h").write_text("#include <torch/extension.h>\n")
                 # Compiled under its final path's name: GCC finds the .gch beside the header that -include names.
                 argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
-                if process.run(argv, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
+                # The flags are a candidate's, and some make the compiler run other programs.
+                toolkit = [] if toolchain.cuda_home is None else [toolchain.cuda_home]
+                confined = for_compiler(work, read=toolkit).command(argv)
+                if process.run(confined, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
                     raise _UnusableFlagsError
         except (_UnusableFlagsError, OSError):
             return None

@@ -30,7 +30,7 @@ def _compiled(text: str) -> CodeType:
     try:
         return compile(text, CANDIDATE_FILE, "exec", dont_inherit=True)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise SyntaxError(f"the text is no Python: {error or 'it is nested too deeply'}") from error
+        raise SyntaxError(f"the text is no Python: {str(error) or 'it is nested too deeply'}") from error
 
 
 class Session:
