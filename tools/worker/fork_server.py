@@ -36,12 +36,14 @@ def _import_for_all_workers() -> None:
     """Import before the fork what no worker should pay for.
 
     torch.utils.cpp_extension asks whether there is a GPU while it is imported. Asked of the driver, the answer would
-    initialise it here, and no forked worker could use it any more.
+    initialise it here, and no forked worker could use it any more. torch._dynamo, a second of work, is imported by the
+    first call that is watched, and by torch.compile.
     """
     ask = torch.cuda.is_available
     torch.cuda.is_available = lambda: True
     try:
-        importlib.import_module("torch.utils.cpp_extension")
+        for name in ("torch.utils.cpp_extension", "torch._dynamo"):
+            importlib.import_module(name)
     finally:
         torch.cuda.is_available = ask
 
