@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def _become_worker(control: int, memory: int, spawn: dict[str, Any]) -> None:
     scratch = spawn["scratch"]
     os.chdir(scratch)
     os.environ.update(TMPDIR=scratch, HOME=scratch, **spawn["environment"])
+    tempfile.tempdir = None  # imports before the fork may have looked TMPDIR up already
     null = os.open(os.devnull, os.O_RDONLY)
     printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
