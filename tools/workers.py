@@ -74,6 +74,11 @@ class ForkServer:
         self._socket = ours
         self._wire = Wire(ours)
 
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._process.pid
+
     def spawn(self, memory_bytes: int, *, trusted: bool = False) -> "Worker":
         """Fork a worker with shared memory of a given size.
 
@@ -85,6 +90,7 @@ class ForkServer:
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
+        worker: Worker | None = None
         try:
             os.ftruncate(memory_fd, memory_bytes)
             request = {"spawn": self._worker_setup(scratch, memory_bytes, trusted=trusted)}
@@ -95,8 +101,15 @@ class ForkServer:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
             worker = Worker(self, int(answer["pid"]), ours, memory, scratch)
+            # While this copy of the worker's end is open, its death would not be seen.
+            theirs.close()
             worker.await_setup()
             return worker
+        except BaseException:
+            ours.close()
+            if worker is not None:
+                worker.close()
+            raise
         finally:
             theirs.close()
             os.close(memory_fd)

@@ -1,0 +1,117 @@
+"""What a confined process can no longer do; every attempt is made by a real process in the sandbox of workers."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tasks.errors import HarnessError
+from tools.build import Builder
+from tools.candidate import Candidate
+from tools.confinement import for_compiler, for_worker
+from tools.toolchain import find_toolchain
+from tools.verdict import Verdict
+from tools.worker.messages import Load
+from tools.worker.sandbox import landlock_version, tier
+from tools.workers import CandidateFault, ForkServer
+
+needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason="needs a kernel with Landlock ABI 6 or later")
+
+
+def attempt(code: str, scratch: Path) -> str:
+    """Run Python code confined like a worker; what it printed, or the name of the exception that ended it."""
+    body = textwrap.indent(textwrap.dedent(code), "    ")
+    script = f"try:\n{body}\nexcept OSError as error:\n    print(type(error).__name__)"
+    argv = for_worker(scratch, read=[], write=[]).command([sys.executable, "-I", "-S", "-c", script])
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, env={"PATH": os.environ["PATH"]}, cwd=scratch
+    )
+    return (done.stdout + done.stderr).strip()
+
+
+def test_the_private_folder_can_be_written_and_read(tmp_path: Path) -> None:
+    code = "open('note', 'w').write('kept'); print(open('note').read())"
+    assert attempt(code, tmp_path) == "kept"
+
+
+@needs_landlock
+def test_nothing_else_can_be_written(tmp_path: Path) -> None:
+    private, other = tmp_path / "private", tmp_path / "other"
+    private.mkdir()
+    other.mkdir()
+    assert attempt(f"open({str(other / 'note')!r}, 'w')", private) == "PermissionError"
+    assert not (other / "note").exists()
+
+
+@needs_landlock
+def test_files_outside_the_system_and_python_cannot_be_read(tmp_path: Path) -> None:
+    private, secret = tmp_path / "private", tmp_path / "key"
+    private.mkdir()
+    secret.write_text("sk-secret")
+    assert attempt(f"print(open({str(secret)!r}).read())", private) == "PermissionError"
+
+
+@needs_landlock
+def test_the_parents_environment_cannot_be_read(tmp_path: Path) -> None:
+    assert attempt(f"print(open('/proc/{os.getpid()}/environ').read())", tmp_path) == "PermissionError"
+
+
+@needs_landlock
+def test_processes_outside_cannot_be_signalled(tmp_path: Path) -> None:
+    assert attempt(f"import os; os.kill({os.getpid()}, 0); print('signalled')", tmp_path) == "PermissionError"
+
+
+@pytest.mark.skipif("seccomp" not in tier(), reason="the filter of system calls is written for x86-64")
+@pytest.mark.parametrize("kind", ["AF_INET, socket.SOCK_STREAM", "AF_INET, socket.SOCK_DGRAM", "AF_INET6"])
+def test_no_network_socket_can_be_made(tmp_path: Path, kind: str) -> None:
+    assert attempt(f"import socket; socket.socket(socket.{kind}); print('made')", tmp_path) == "PermissionError"
+
+
+@needs_landlock
+def test_a_compiler_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    """`-wrapper` makes g++ run any program; it once ran before the precompiled header was confined."""
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    argv = for_compiler(work, read=[]).command(["/bin/sh", "-c", f"touch {other}/mark; touch {work}/mark"])
+    subprocess.run(argv, capture_output=True, timeout=60, check=False)
+    assert (work / "mark").exists()
+    assert not (other / "mark").exists()
+
+
+def test_a_worker_that_cannot_be_set_up_is_the_harness_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ForkServer()
+    try:
+        monkeypatch.setattr(server, "_worker_setup", lambda *_args, **_kwargs: {"scratch": str(tmp_path / "missing")})
+        with pytest.raises(HarnessError, match="could not be set up"):
+            server.spawn(4096)
+    finally:
+        server.close()
+
+
+def test_what_a_worker_leaves_running_is_ended() -> None:
+    """A daemon outlives its process group; it must not outlive the worker."""
+    text = textwrap.dedent("""
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(600)
+            os._exit(0)
+        os.wait()
+        raise RuntimeError("daemon left")
+    """)
+    server = ForkServer()
+    try:
+        worker = server.spawn(4096)
+        with pytest.raises(CandidateFault) as caught:
+            worker.ask(Load(text, "cpu", True), 30, Builder(find_toolchain()), Candidate(text))
+        assert caught.value.verdict is Verdict.CRASHED
+        worker.close()
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        assert children == []
+    finally:
+        server.close()
