@@ -117,7 +117,8 @@ class ForkServer:
     def _worker_setup(self, scratch: Path, memory_bytes: int, *, trusted: bool) -> dict[str, object]:
         cache = cache_root()
         compile_caches = [cache / name for name in ("inductor", "triton")]
-        for folder in compile_caches:
+        # A folder that is made later would not be covered by the rules.
+        for folder in (cache / "builds", *compile_caches):
             folder.mkdir(exist_ok=True)
         inductor, triton = compile_caches if trusted else (scratch, scratch)
         reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [])
