@@ -39,7 +39,7 @@ def describe(result: ToolResult) -> str:
 def _built(result: Built) -> str:
     lines = [f"compiled: candidate {result.candidate[:12]}, {result.seconds:.1f} s"]
     if not result.extensions:
-        lines.append("warning: no call of load_inline was seen, so there is no kernel of your own in this candidate")
+        lines.append(f"warning: there is no kernel of your own in this candidate: {result.note}")
     for extension in result.extensions:
         cached = " (from the cache)" if extension.cached else ""
         lines.append(f"extension {extension.label!r}: {extension.seconds:.1f} s{cached}")

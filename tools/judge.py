@@ -23,6 +23,7 @@ from tools.measurement import Samples, Timer
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import require_plausible
+from tools.replies import Done
 from tools.results import (
     Baseline,
     BenchmarkResult,
@@ -47,6 +48,13 @@ from tools.workers import CandidateFault
 
 def _quiet(_: str) -> None:
     """Progress that nobody watches."""
+
+
+def _why_no_extension(done: Done) -> str:
+    if done.requested:
+        return ""
+    ended = f", which ended with {done.ended_by}" if done.ended_by else ""
+    return f"load_inline was called neither at import nor in __init__ nor in a first call of forward on the CPU{ended}"
 
 
 class Judge:
@@ -102,18 +110,20 @@ class Judge:
         try:
             subject.load("none", allow_tf32=session.precision is Precision.TF32)
             done = subject.construct(oracle.init_inputs, training=session.mode == "train")
+            note = ""
             if not done.requested:
                 inputs = [
                     (spec.name, session.host_draws.input(spec, input_shape(spec, smallest.sizes), USUAL))
                     for spec in facts.inputs
                 ]
-                subject.probe(inputs)
+                note = _why_no_extension(subject.probe(inputs))
             if subject.worker.build_faults and not subject.worker.extensions:
                 error = subject.worker.build_faults[-1]
                 raise CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
             return Built(
                 candidate=candidate.id,
                 extensions=tuple(subject.worker.extensions),
+                note=note,
                 sandbox=self._sandbox,
                 seconds=time.monotonic() - started,
             )
@@ -160,8 +170,9 @@ class Judge:
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
-        except CandidateFault as fault:
-            raise self._blamed(fault, baseline) from fault
+        except HarnessError:
+            self._pace.forget(baseline)
+            raise
         finally:
             if against is not None:
                 baseline.close()
@@ -254,13 +265,6 @@ class Judge:
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise
-
-    def _blamed(self, fault: CandidateFault, baseline: Timer) -> Exception:
-        """A baseline's worker that died during a measurement is our fault, not the candidate's."""
-        if baseline.subject.worker.alive:
-            return fault
-        self._pace.forget(baseline)
-        return HarnessError(f"the baseline's worker failed during a measurement: {fault.message}")
 
     def _fault(self, stage: Stage, candidate: Candidate, fault: CandidateFault, started: float) -> Fault:
         return Fault(

@@ -1,10 +1,13 @@
 """How fast is it: times a candidate against a baseline in interleaved blocks, and checks outputs of timed calls."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 
+from tasks.errors import HarnessError
 from tools.accuracy import Limits
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
@@ -15,6 +18,7 @@ from tools.statistics import Blocks
 from tools.subject import Limits as TimeLimits
 from tools.subject import Named, Returned, Subject
 from tools.verdict import Verdict
+from tools.workers import CandidateFault
 
 WARM_UP_CALLS = 4
 WARM_UP_NS = 200_000_000
@@ -146,21 +150,45 @@ def warm_up(timer: Timer) -> None:
             return
 
 
+@contextlib.contextmanager
+def _blaming_the_baseline() -> Iterator[None]:
+    """A baseline that fails is our fault, never the candidate's that is measured beside it."""
+    try:
+        yield
+    except CandidateFault as fault:
+        raise HarnessError(f"the baseline failed during a measurement: {fault.message}") from fault
+
+
+def _settle(timer: Timer, limits_of: LimitsOf) -> None:
+    """Warm up, check one timed call fully, and leave the timer with no wall times of these calls."""
+    warm_up(timer)
+    timer.check_last(limits_of)
+    timer.call()
+    timer.wall_over_device_ns.clear()
+
+
+def _block(timer: Timer, calls: int) -> tuple[int, ...]:
+    """Time some calls, each followed by the quick check of its output; of baselines as well, so that both sides find the
+    machine alike."""
+    samples = []
+    for _ in range(calls):
+        samples.append(timer.call())
+        timer.check_last_quickly()
+    return tuple(samples)
+
+
 def interleave(candidate: Timer, baseline: Timer) -> Samples:
-    """Measure in rounds of baseline, candidate, candidate, baseline, checking chosen candidate calls.
+    """Measure in rounds of baseline, candidate, candidate, baseline, checking the output of every call.
 
     Raises:
-        CandidateFault: a checked output of a timed call is wrong, or the worker failed.
+        CandidateFault: an output of a timed call is wrong, or the candidate's worker failed.
+        HarnessError: the same of the baseline.
     """
     limits_of = LimitsOf(candidate.session.precision, 0.0)
-    warm_up(baseline)
-    warm_up(candidate)
-    candidate.check_last(limits_of)
-    baseline.check_last(limits_of)
+    with _blaming_the_baseline():
+        _settle(baseline, limits_of)
+    _settle(candidate, limits_of)
     draws = candidate.session.draws
-    for timer in (candidate, baseline):
-        timer.call()
-        timer.wall_over_device_ns.clear()
     slow = candidate.last_wall_ns > SLOW_NS
     longest = 1 if slow else MAX_BLOCK
     # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
@@ -168,23 +196,23 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
     least = SLOW_ROUNDS if slow else MIN_ROUNDS
     rounds = int(min(MAX_ROUNDS, max(least, ROUND_BUDGET_S / cost_s)))
     checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
-    sides: dict[str, list[tuple[int, ...]]] = {"candidate": [], "baseline": []}
+    ours: list[tuple[int, ...]] = []
+    theirs: list[tuple[int, ...]] = []
     for _ in range(rounds):
         for side in ("baseline", "candidate", "candidate", "baseline"):
-            timer = candidate if side == "candidate" else baseline
-            samples = []
-            for _ in range(draws.integer(1, longest)):
-                samples.append(timer.call())
-                # The baseline's outputs are checked as well, so that both sides find the machine alike.
-                timer.check_last_quickly()
-            if side == "candidate" and len(sides[side]) in checked:
-                timer.check_last(limits_of)
-            sides[side].append(tuple(samples))
+            calls = draws.integer(1, longest)
+            if side == "candidate":
+                ours.append(_block(candidate, calls))
+                if len(ours) - 1 in checked:
+                    candidate.check_last(limits_of)
+            else:
+                with _blaming_the_baseline():
+                    theirs.append(_block(baseline, calls))
     over = torch.tensor(candidate.wall_over_device_ns, dtype=torch.float64)
     base = torch.tensor(baseline.wall_over_device_ns, dtype=torch.float64)
     return Samples(
-        candidate=tuple(sides["candidate"]),
-        baseline=tuple(sides["baseline"]),
+        candidate=tuple(ours),
+        baseline=tuple(theirs),
         wall_excess_ns=float(over.median() - base.median()),
         wall_noise_ns=float(max((over - over.median()).abs().median(), (base - base.median()).abs().median())),
     )

@@ -71,6 +71,8 @@ class Built(Record):
     status: Literal["built"] = "built"
     candidate: str
     extensions: tuple[Extension, ...]
+    note: str = ""
+    """Why no extension was seen, where none was."""
     sandbox: str
     seconds: float
 

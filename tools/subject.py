@@ -85,7 +85,7 @@ class Subject:
         input_slots, offset = self._place(inputs, 0)
         state_slots, offset = self._place(state, offset)
         region = self._poisoned(offset, expected_bytes)
-        request = Call(input_slots, state_slots, region, watch=True)
+        request = Call(input_slots, state_slots, region)
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
         return self._returned(done, self.worker.memory, region)
 

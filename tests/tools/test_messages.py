@@ -46,7 +46,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         Probe(()),
         Fill((SLOT,)),
         Fill(()),
-        Call((SLOT,), (), Region(512, 1024), True),
+        Call((SLOT,), (), Region(512, 1024)),
         Stage((SLOT,), 1 << 20, Region(0, 1)),
         Timed((Refresh(3, SLOT, SLOT),), (SLOT,), 768),
         Timed((), (), 0),

@@ -117,11 +117,7 @@ class Session:
     def _call(self, request: Call) -> dict[str, Any]:
         inputs = tensors.read(self._memory, request.inputs, self._device)
         tensors.set_buffers(self._model, self._memory, request.state)
-        watch = OperatorWatch()
-        if request.watch:
-            with watch:
-                raw = self._model(*inputs)
-        else:
+        with OperatorWatch() as watch:
             raw = self._model(*inputs)
         self._clock.synchronize()
         names = tuple(slot.name for slot in request.state)
