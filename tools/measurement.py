@@ -168,8 +168,10 @@ def _settle(timer: Timer, limits_of: LimitsOf) -> None:
 
 
 def _block(timer: Timer, calls: int) -> tuple[int, ...]:
-    """Time some calls, each followed by the quick check of its output; of baselines as well, so that both sides find the
-    machine alike."""
+    """Time some calls, each followed by the quick check of its output.
+
+    Baselines are checked as well, so that both sides find the machine alike.
+    """
     samples = []
     for _ in range(calls):
         samples.append(timer.call())
