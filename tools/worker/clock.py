@@ -7,7 +7,7 @@ import torch
 _now_ns = time.perf_counter_ns
 LAUNCH_COVER_CYCLES = 1_500_000
 """The GPU spins this long (some 0.8 ms) before the first mark, so that what follows is queued when it gets there and
-the time holds no gap caused by the host. At 0.2 ms an eager conv + GroupNorm of 73 us was seen to take 108."""
+the time holds no gap caused by the host. At 0.2 ms an eager conv + GroupNorm of 69 us was seen to take 108."""
 
 
 class DeviceClock:
