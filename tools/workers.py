@@ -92,26 +92,23 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         worker: Worker | None = None
         try:
-            os.ftruncate(memory_fd, memory_bytes)
-            request = {"spawn": self._worker_setup(scratch, memory_bytes, trusted=trusted)}
-            with self._failing_clearly():
+            # Our copy of the worker's end must be closed before the worker is waited for, or its death goes unnoticed.
+            with theirs, self._failing_clearly():
+                os.ftruncate(memory_fd, memory_bytes)
+                request = {"spawn": self._worker_setup(scratch, memory_bytes, trusted=trusted)}
                 socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], [theirs.fileno(), memory_fd])
                 answer = self._wire.receive()
             if answer is None:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
             worker = Worker(self, int(answer["pid"]), ours, memory, scratch)
-            # While this copy of the worker's end is open, its death would not be seen.
-            theirs.close()
             worker.await_setup()
             return worker
         except BaseException:
             ours.close()
-            if worker is not None:
-                worker.close()
+            shutil.rmtree(scratch, ignore_errors=True)
             raise
         finally:
-            theirs.close()
             os.close(memory_fd)
 
     def _worker_setup(self, scratch: Path, memory_bytes: int, *, trusted: bool) -> dict[str, object]:
@@ -159,8 +156,10 @@ class ForkServer:
             raise HarnessError(f"the fork server does not answer ({error}):\n{self._logged()}") from error
 
     def _logged(self) -> str:
-        self._log.flush()
-        return (self._root / "fork_server.log").read_text(errors="replace")[-_PRINTED_TAIL:]
+        try:
+            return (self._root / "fork_server.log").read_text(errors="replace")[-_PRINTED_TAIL:]
+        except OSError as error:
+            return f"its log cannot be read: {error}"
 
 
 @dataclass
@@ -255,10 +254,12 @@ class Worker:
         where = f" (candidate.py: {'; '.join(fault.lines)})" if fault.lines else ""
         text = f"{fault.type}: {fault.message}{where}"
         match fault.kind:
-            case "build" if self.build_faults:
-                error = self.build_faults[-1]
-                return CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
-            case "build" | "syntax":
+            case "build":
+                for error in self.build_faults:
+                    if error.message.startswith(fault.message):
+                        return CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
+                return CandidateFault(Verdict.BUILD_FAILED, text)
+            case "syntax":
                 return CandidateFault(Verdict.BUILD_FAILED, text)
             case "contract":
                 return CandidateFault(Verdict.CONTRACT_ERROR, fault.message)

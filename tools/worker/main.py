@@ -2,6 +2,7 @@
 
 import faulthandler
 import mmap
+import os
 import socket
 import sys
 import traceback
@@ -21,6 +22,8 @@ def serve(control: socket.socket, memory_fd: int, memory_bytes: int) -> None:
     """Answer requests until the judge hangs up or the candidate faults."""
     faulthandler.enable()
     memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
+    # A child that lives on would hold the stream open, and the judge would not see this process end.
+    os.register_at_fork(after_in_child=control.close)
     wire = Wire(control)
     loader = InlineLoader(wire)
     loader.install()
