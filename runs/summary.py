@@ -54,7 +54,7 @@ class RolloutSummary(Record):
     retries: int
     spent: Spending
     best: CallRow | None
-    """The fastest right candidate that was timed."""
+    """The fastest candidate that was timed and that no tool has found wrong."""
     submitted: Outcome | None
     reason: EndReason | None
     """None where the rollout was killed, or is still going on."""
@@ -100,7 +100,6 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
     rows = tuple(call_row(event) for event in events if isinstance(event, ToolReturned))
     ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
-    fast = [row for row in rows if row.outcome.speedup is not None and row.outcome.verdict == "correct"]
     return RolloutSummary(
         rollout=first.rollout,
         task=first.task,
@@ -109,11 +108,23 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
         spent=_spending(events),
-        best=max(fast, key=lambda row: row.outcome.speedup or 0.0, default=None),
+        best=_best(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
         reason=None if ended is None else ended.reason,
         message="no end was recorded" if ended is None else ended.message,
     )
+
+
+def _best(rows: Sequence[CallRow]) -> CallRow | None:
+    """Of the candidates that no tool has found wrong, the measurement with the highest lower bound: a speedup that is
+    high because the measurement was disturbed has a low one."""
+    wrong = {row.candidate for row in rows if row.outcome.verdict not in ("correct", "built", "refused")}
+    bounds = {
+        row: row.outcome.speedup_interval.low
+        for row in rows
+        if row.outcome.speedup_interval is not None and row.candidate not in wrong
+    }
+    return max(bounds, key=lambda row: bounds[row], default=None)
 
 
 def _timed(timed: Timed, verdict: str) -> Outcome:

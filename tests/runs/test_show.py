@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 import typer
-from sample_transcripts import BROKEN, GOOD, events, write_run
+from sample_transcripts import BEGAN, BROKEN, GOOD, events, reply_of, timed, write_run
 from typer.testing import CliRunner
 
 from runs.commands import register
-from runs.events import EndReason
+from runs.events import EndReason, ToolCall, ToolReturned
 from runs.summary import summarize
 from runs.terminal import duration, printable
 from tasks.errors import RunFormatError
+from tools.candidate import Candidate
+from tools.results import Fault, Interval
+from tools.verdict import Verdict
 
 
 def app() -> typer.Typer:
@@ -119,3 +122,30 @@ def test_durations_have_fitting_units() -> None:
         "2.5 s",
         "",
     ]
+
+
+def test_best_is_no_candidate_that_a_tool_found_wrong_and_no_disturbed_measurement() -> None:
+    """A candidate that benchmarks fast after it failed to verify was once named the best of a recorded run."""
+    calm, disturbed = (
+        timed(),
+        timed().model_copy(update={"speedup": 9.0, "speedup_interval": Interval(low=0.8, high=20)}),
+    )
+    other = Candidate("wrong")
+    wrong = Fault(stage="verify", verdict=Verdict.INCORRECT, message="off by one", candidate=other.id)
+    fast = calm.model_copy(update={"candidate": other.id, "speedup_interval": Interval(low=5.0, high=6.0)})
+    results = [(GOOD, calm), (GOOD, disturbed), (other, wrong), (other, fast)]
+    call = ToolCall(id="call_9", name="benchmark", arguments="{}")
+    returned = [
+        ToolReturned(
+            turn=turn,
+            time=BEGAN,
+            call_id=call.id,
+            tool=call.name,
+            reply=reply_of(result, candidate),
+            executed=True,
+            seconds=1,
+        )
+        for turn, (candidate, result) in enumerate(results, start=1)
+    ]
+    best = summarize([events()[0], *returned]).best
+    assert best is not None and (best.candidate, best.turn) == (GOOD.id, 1)
