@@ -1,19 +1,18 @@
 """Is it right: calls a candidate on drawn shapes and inputs and compares every output with the float64 oracle."""
 
+from dataclasses import replace
+
 import torch
 
 from tools.candidate import Candidate
-from tools.comparison import LimitsOf, compare, require_unchanged, typical_rms
-from tools.draws import USUAL, Trial, input_shape, trials
+from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
+from tools.draws import USUAL, Trial, input_shape, trials, valid_size
 from tools.oracle import Answer
 from tools.results import Check
 from tools.session import Session
 from tools.subject import Named, Subject
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
-
-_FUTURE_SCALE = 1e3
-"""The causality probe multiplies the future by this, so that a leak cannot hide below the rounding of the past."""
 
 
 def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> list[Check]:
@@ -92,35 +91,34 @@ def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.
     Compared before t0 alone, so that large outputs after it do not hide small errors before it.
     """
     facts = session.task.facts
-    length = facts.receptive_field * 2 + session.draws.integer(60, 120)
-    sizes = {axis.name: axis.minimum for axis in facts.axes} | {str(facts.causal_axis): length}
+    wanted = facts.receptive_field * 2 + session.draws.integer(60, 120)
+    sizes = {axis.name: valid_size(axis, wanted if axis.name == facts.causal_axis else 1) for axis in facts.axes}
+    length = sizes[str(facts.causal_axis)]
     trial = Trial(sizes, USUAL, 0)
     start = session.draws.integer(facts.receptive_field, length - 2)
     inputs = _draw(session, trial)
     dims = dict(zip((spec.name for spec in facts.inputs), (spec.dims for spec in facts.inputs), strict=True))
     changed = []
-    for name, value in inputs:
+    for (name, value), (_, fresh) in zip(inputs, _draw(session, trial), strict=True):
         other = value.clone()
         along = dims[name].index(str(facts.causal_axis)) if facts.causal_axis in dims[name] else None
         if along is not None:
-            other.narrow(along, start, length - start).mul_(-_FUTURE_SCALE)
+            rest = length - start
+            other.narrow(along, start, rest).copy_(fresh.narrow(along, start, rest))
         changed.append((name, other))
     label = f"{trial.label}, causality: inputs changed from t={start} on"
     checks: list[Check] = []
     for given in (inputs, changed):
         answer = session.oracle.answer([value for _, value in given], state)
         returned = subject.call(given, session.updated_state(state), expected_bytes(answer))
-        past = _before(answer, start)
-        returned_past = type(returned)(
-            [(name, value[..., :start]) for name, value in returned.outputs], returned.inputs, returned.computing
+        require_same_form(returned, answer, label)
+        past = Answer(_before(answer.exact, start), [_before(other, start) for other in answer.honest], answer.dtypes)
+        checks = compare(
+            replace(returned, outputs=_before(returned.outputs, start)), past, limits_of, label, Verdict.INCORRECT
         )
-        checks = compare(returned_past, past, limits_of, label, Verdict.INCORRECT)
     return checks[0]
 
 
-def _before(answer: Answer, start: int) -> Answer:
-    return Answer(
-        [(name, value[..., :start]) for name, value in answer.exact],
-        [[(name, value[..., :start]) for name, value in other] for other in answer.honest],
-        answer.dtypes,
-    )
+def _before(outputs: Named, start: int) -> Named:
+    """The outputs before a time; buffers are taken whole."""
+    return [(name, value if name.startswith("state ") else value[..., :start]) for name, value in outputs]

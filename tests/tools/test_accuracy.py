@@ -52,7 +52,9 @@ def test_a_channel_of_few_elements_is_measured_by_the_whole_tensors_size() -> No
     output = oracle.clone()
     output[:, 0] += 1e-4
     whole = math.sqrt((1e-6 + 1.0) / 2)
-    assert measure(output, oracle).channel == pytest.approx(1e-4 / whole)
+    short = measure(output, oracle)
+    assert short.peak == pytest.approx(1e-4 / whole)
+    assert short.channel == short.rms == pytest.approx(1e-4 / math.sqrt(2) / whole)
     long = measure(output.repeat(8, 1, 1), oracle.repeat(8, 1, 1))
     assert long.channel == pytest.approx(0.1), "32 elements a channel have a size of their own"
 
@@ -117,16 +119,16 @@ def test_an_empty_output_is_right() -> None:
 
 @pytest.mark.parametrize(
     ("precision", "floor"),
-    [(Precision.FP32, 3e-6), (Precision.TF32, 1e-5), (Precision.FP16, 3e-4), (Precision.BF16, 2.5e-3)],
+    [(Precision.FP32, 5e-6), (Precision.TF32, 1e-5), (Precision.FP16, 3e-4), (Precision.BF16, 2.5e-3)],
 )
 def test_the_classs_floor_holds_where_pytorch_is_exact(precision: Precision, floor: float) -> None:
     allowed = limits(precision, [errors()], 0.0)
-    assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((floor, floor, 6 * floor))
+    assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((floor, floor, 10 * floor))
 
 
 def test_four_times_pytorchs_own_error_is_allowed() -> None:
     allowed = limits(Precision.TF32, [errors(1e-4, 2e-4, 5e-3), errors(3e-4, 1e-4, 1e-3)], 0.0)
-    # channel: max(12e-4, 4 * 2e-4); peak: max(6 * 12e-4, 4 * 5e-3)
+    # channel: max(12e-4, 4 * 2e-4); peak: max(10 * 12e-4, 4 * 5e-3)
     assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((12e-4, 12e-4, 20e-3))
 
 
