@@ -1,5 +1,7 @@
 """Compares what a call returned with the oracle, and says in words what is wrong."""
 
+import sys
+
 import torch
 
 from tasks.spec import Precision
@@ -16,6 +18,8 @@ ROUNDING_RATIO = 64.0
 
 def require_unchanged(returned: Returned, inputs: list[tuple[str, torch.Tensor]], where: str) -> None:
     """Raise `CandidateFault` if a call changed an input by a single bit."""
+    if len(returned.inputs) != len(inputs):
+        raise CandidateFault(Verdict.NO_RESULT, f"the worker's answer lacks the inputs as they are after it ({where}).")
     for (name, before), after in zip(inputs, returned.inputs, strict=True):
         same = before.shape == after.shape and before.dtype == after.dtype
         if not (same and torch.equal(_bits(before), _bits(after))):
@@ -59,12 +63,14 @@ def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str,
         CandidateFault: with `verdict` at the first output that is wrong in form or value; its message says which
             output, on which inputs, by how much and where.
     """
-    _require_same_form(returned, answer, where)
+    outputs = require_same_form(returned, answer, where)
     checks = []
-    for index, ((name, output), (_, exact)) in enumerate(zip(returned.outputs, answer.exact, strict=True)):
+    for index, (name, exact) in enumerate(answer.exact):
+        output = outputs[name]
         if not exact.is_floating_point():
             if not torch.equal(output.cpu(), exact.cpu()):
                 raise CandidateFault(verdict, f"{name} is wrong ({where}): integers must be equal to the reference's.")
+            checks.append(_exactly_equal(name, where))
             continue
         errors = measure(output, exact)
         allowed = limits_of.output(answer, index)
@@ -84,11 +90,26 @@ def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str,
     return checks
 
 
+def _exactly_equal(name: str, where: str) -> Check:
+    limit = sys.float_info.min
+    return Check(
+        trial=where,
+        output=name,
+        rms_error=0.0,
+        rms_limit=limit,
+        channel_error=0.0,
+        channel_limit=limit,
+        peak_error=0.0,
+        peak_limit=limit,
+    )
+
+
 def compare_quickly(returned: Returned, working: Named, loose: list[Limits], where: str) -> None:
     """Raise `CandidateFault` with `stale_output` where an output is far from PyTorch's answer to the same inputs."""
     same_form = Answer(working, [], {name: value.dtype for name, value in working})
-    _require_same_form(returned, same_form, where)
-    for (name, output), (_, expected), allowed in zip(returned.outputs, working, loose, strict=True):
+    outputs = require_same_form(returned, same_form, where)
+    for (name, expected), allowed in zip(working, loose, strict=True):
+        output = outputs[name]
         if not expected.is_floating_point():
             wrong = not torch.equal(output, expected)
         else:
@@ -102,15 +123,17 @@ def compare_quickly(returned: Returned, working: Named, loose: list[Limits], whe
             )
 
 
-def _require_same_form(returned: Returned, answer: Answer, where: str) -> None:
+def require_same_form(returned: Returned, answer: Answer, where: str) -> dict[str, torch.Tensor]:
+    """The outputs by name, once names, shapes and dtypes are the answer's; the order of a dict does not count."""
     names = [name for name, _ in returned.outputs]
     expected = [name for name, _ in answer.exact]
-    if names != expected:
+    if sorted(names) != sorted(expected):
         raise CandidateFault(
             Verdict.CONTRACT_ERROR, f"forward returns {names or 'nothing'}; the reference returns {expected} ({where})."
         )
-    for (name, output), (_, exact) in zip(returned.outputs, answer.exact, strict=True):
-        dtype = answer.dtypes[name]
+    outputs = dict(returned.outputs)
+    for name, exact in answer.exact:
+        output, dtype = outputs[name], answer.dtypes[name]
         if output.shape != exact.shape:
             raise CandidateFault(
                 Verdict.INCORRECT,
@@ -120,6 +143,7 @@ def _require_same_form(returned: Returned, answer: Answer, where: str) -> None:
             raise CandidateFault(
                 Verdict.INCORRECT, f"{name} has dtype {output.dtype}; the reference's has {dtype} ({where})."
             )
+    return outputs
 
 
 def _explain(

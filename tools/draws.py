@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tasks.spec import InputSpec, Target, TaskFacts
+from tasks.spec import Axis, InputSpec, Target, TaskFacts
 from tools.worker.shared_memory import dtype_of
 
 
@@ -147,7 +147,10 @@ def _fit(facts: TaskFacts, batch: int, length: int) -> dict[str, int]:
     sizes = {}
     for index, axis in enumerate(facts.axes):
         is_length = index == len(facts.axes) - 1 and len(facts.axes) > 1
-        wanted = length if is_length else batch
-        multiple = axis.multiple_of
-        sizes[axis.name] = max(-(-axis.minimum // multiple), -(-wanted // multiple)) * multiple
+        sizes[axis.name] = valid_size(axis, length if is_length else batch)
     return sizes
+
+
+def valid_size(axis: Axis, wanted: int) -> int:
+    """The smallest size from the wanted one on that the axis's rules allow."""
+    return -(-max(axis.minimum, wanted) // axis.multiple_of) * axis.multiple_of

@@ -12,7 +12,7 @@ from tasks.loader import Task
 from tasks.spec import Precision, Target
 from tools.rounding import RoundedProducts
 from tools.worker.plain_values import encode
-from tools.worker.tensors import ContractError, flatten
+from tools.worker.tensors import flatten
 
 _WORKING = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
 
@@ -65,6 +65,11 @@ class Oracle:
         return dict(self._template.state_dict())
 
     @property
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """The reference's modules as constructed, by name, without the reference itself."""
+        return {name: module for name, module in self._template.named_modules() if name}
+
+    @property
     def updated(self) -> tuple[str, ...]:
         """The buffers that a call updates in this task's mode."""
         return self.task.facts.state if self.task.mode == "train" else ()
@@ -100,10 +105,12 @@ class Oracle:
         try:
             with torch.no_grad(), tf32_allowed(self.precision is Precision.TF32), _default_dtype(dtype):
                 outputs = flatten(model(*arguments))
-        except (RuntimeError, ValueError, ContractError) as error:
+        # The reference is a task author's code, which may raise anything.
+        except Exception as error:
             shapes = [tuple(value.shape) for value in inputs]
             raise HarnessError(
-                f"the reference of task {self.task.name} failed on inputs of shape {shapes}: {error}; "
+                f"the reference of task {self.task.name} failed on inputs of shape {shapes}: "
+                f"{type(error).__name__}: {error}; "
                 "correct the task's axes (minimum, multiple_of) or its Model."
             ) from error
         own = model.state_dict()
