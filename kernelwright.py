@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import agent.commands
+import evals.attack_command
 import evals.commands
 import runs.commands
 import tasks.commands
@@ -40,7 +41,7 @@ def _options(
     """Options before the command."""
 
 
-for floor in (tools.commands, tasks.commands, agent.commands, runs.commands, evals.commands):
+for floor in (tools.commands, tasks.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
     floor.register(app)
 
 
