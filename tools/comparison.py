@@ -85,7 +85,8 @@ def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str,
             peak_limit=allowed.peak,
         )
         if not allowed.allow(errors):
-            raise CandidateFault(verdict, _explain(name, output, exact, errors, allowed, where, limits_of))
+            message = _explain(name, output, exact, errors, allowed, where, limits_of)
+            raise CandidateFault(verdict, message, excess=allowed.used_by(errors))
         checks.append(check)
     return checks
 

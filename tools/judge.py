@@ -273,6 +273,7 @@ class Judge:
             message=fault.message,
             candidate=candidate.id,
             diagnostics=fault.diagnostics,
+            excess=fault.excess,
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )

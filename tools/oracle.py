@@ -34,12 +34,15 @@ class Answer:
 class Oracle:
     """Runs one task's reference on one device; trusted code only ever sees it."""
 
-    def __init__(self, task: Task, target: Target, device: str) -> None:
+    def __init__(
+        self, task: Task, target: Target, device: str, *, model_class: type[torch.nn.Module] | None = None
+    ) -> None:
+        """`model_class` runs in place of the task's `Model`, with the same arguments and parameters."""
         self.task = task
         self.precision = task.facts.precision_on(target)
         self.device = device
         reference = task.load()
-        self._model_class = reference.model_class
+        self._model_class = model_class or reference.model_class
         self._init_inputs = reference.init_inputs
         try:
             self.init_inputs = encode(list(reference.init_inputs))

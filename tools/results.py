@@ -60,6 +60,9 @@ class Fault(Record):
     """What happened, where, and what to do; written for the model."""
     candidate: str
     diagnostics: tuple[Diagnostic, ...] = ()
+    excess: float | None = None
+    """The largest error of a wrong output over its limit, at the first check that failed; None where the fault is no
+    matter of size, such as a wrong shape."""
     sandbox: str = ""
     """The tier of the worker's sandbox; empty where no worker ran."""
     seconds: float = 0.0
@@ -93,6 +96,15 @@ class Check(Record):
     peak_error: float
     """The largest error of one element over its channel's RMS."""
     peak_limit: float
+
+    @property
+    def used(self) -> float:
+        """The largest error over its limit: 1 is the edge."""
+        return max(
+            self.rms_error / self.rms_limit,
+            self.channel_error / self.channel_limit,
+            self.peak_error / self.peak_limit,
+        )
 
 
 class Verified(Record):

@@ -40,11 +40,18 @@ _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current
 class CandidateFault(Exception):
     """A candidate's fault on its way from the worker to the judge, who makes a `Fault` of it."""
 
-    def __init__(self, verdict: Verdict, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+    def __init__(
+        self,
+        verdict: Verdict,
+        message: str,
+        diagnostics: tuple[Diagnostic, ...] = (),
+        excess: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.message = message
         self.diagnostics = diagnostics
+        self.excess = excess
 
 
 class ForkServer:
