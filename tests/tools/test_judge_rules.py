@@ -7,6 +7,7 @@ from judging import candidate_of, message_of, task_of, verdict_of
 
 from tasks.spec import Target
 from tools.judge import Judge
+from tools.results import Verified
 from tools.verdict import Verdict
 
 CAUSAL = """
@@ -54,14 +55,14 @@ PLAIN = FREE[: FREE.index("from tasks.spec")] + FREE[FREE.index("class Model") :
 FUTURE = "functional.pad(x, (0, 1))[..., 1:]"
 
 
-def test_a_leak_from_the_future_is_found_although_it_is_below_the_limits(tmp_path: Path) -> None:
-    leak = candidate_of(PLAIN, ("return y", f"return y + 1e-6 * {FUTURE}"))
+def test_a_leak_from_the_future_is_found(tmp_path: Path) -> None:
+    leak = candidate_of(PLAIN, ("return y", f"return y + 1e-4 * {FUTURE}"))
     with Judge(task_of(tmp_path, FREE, INPUTS), Target.CPU, allow_library=True) as judge:
         right = judge.verify(candidate_of(PLAIN))
         result = judge.verify(leak)
-    assert verdict_of(right) is Verdict.CORRECT, message_of(right)
+    assert isinstance(right, Verified), message_of(right)
+    assert "causality: inputs changed from t=" in right.checks[-1].trial
     assert verdict_of(result) is Verdict.INCORRECT
-    assert "causality: inputs changed from t=" in message_of(result)
 
 
 @pytest.mark.parametrize("probed", [True, False])

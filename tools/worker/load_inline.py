@@ -1,6 +1,7 @@
 """The `load_inline` that a candidate finds in a worker: it asks the judge to build and imports what comes back."""
 
 import importlib.util
+import shlex
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -78,6 +79,12 @@ class InlineLoader:
         if sycl_sources or with_sycl:
             raise ExtensionBuildError("SYCL sources cannot be built here; use cpp_sources or cuda_sources.")
         docs = functions if isinstance(functions, dict) else {item: item for item in _texts(functions)}
+        flags = {
+            "extra_cflags": _texts(extra_cflags),
+            "extra_cuda_cflags": _texts(extra_cuda_cflags),
+            "extra_ldflags": _texts(extra_ldflags),
+        }
+        _require_usable(docs, flags)
         self._wire.send(
             {
                 "build": {
@@ -85,9 +92,7 @@ class InlineLoader:
                     "cpp_sources": _texts(cpp_sources),
                     "cuda_sources": [text for text in _texts(cuda_sources) if text.strip()],
                     "functions": None if functions is None else docs,
-                    "extra_cflags": _texts(extra_cflags),
-                    "extra_cuda_cflags": _texts(extra_cuda_cflags),
-                    "extra_ldflags": _texts(extra_ldflags),
+                    **flags,
                     "extra_include_paths": _texts(extra_include_paths),
                     "with_cuda": bool(with_cuda),
                     "is_python_module": is_python_module,
@@ -111,6 +116,19 @@ class InlineLoader:
             return _import_library(answer["module"], answer["library"])
         except (ImportError, OSError) as error:
             raise ExtensionBuildError(_explained(str(error), answer["library"])) from error
+
+
+def _require_usable(functions: dict[str, str], flags: dict[str, list[str]]) -> None:
+    """Refuse what the judge could not read, where the candidate can still be told."""
+    for name in functions:
+        if not all(part.isidentifier() for part in name.split("::")):
+            raise ExtensionBuildError(f"functions names {name!r}, which is no C++ function name.")
+    for argument, texts in flags.items():
+        for text in texts:
+            try:
+                shlex.split(text)
+            except ValueError as error:
+                raise ExtensionBuildError(f"{argument} holds {text!r}, which is no list of flags: {error}.") from error
 
 
 def _explained(problem: str, library: str) -> str:

@@ -1,0 +1,173 @@
+"""Outputs of timed calls are checked, two clocks are kept, and everything measured is reported.
+
+Nothing here asserts how fast anything is.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from judging import INPUTS, candidate_of, message_of, task_of, verdict_of
+
+from tasks.spec import Target
+from tools.candidate import Candidate
+from tools.judge import Judge
+from tools.results import Timed
+from tools.subject import Limits
+from tools.verdict import Verdict
+
+CONVOLUTION = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x)
+"""
+CALL = "return self.conv(x)"
+ITSELF = candidate_of(CONVOLUTION)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    task = task_of(tmp_path_factory.mktemp("timed"), CONVOLUTION, INPUTS.replace("64", "4096"))
+    with Judge(task, Target.CPU, allow_library=True) as judge:
+        yield judge
+
+
+def changed(new: str, before: str = "") -> Candidate:
+    return Candidate(before + candidate_of(CONVOLUTION, (CALL, new)).text)
+
+
+def test_a_candidate_against_itself_before_any_baseline_was_timed(judge: Judge) -> None:
+    result = judge.benchmark(ITSELF, against=ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    assert result.baseline == "candidate"
+    assert [item.name for item in result.baselines] == ["candidate"]
+    assert result.speedup == pytest.approx(result.baseline_ns / result.median_ns)
+    assert result.speedup_interval.low <= result.speedup_interval.high
+
+
+def test_raw_samples_come_in_pairs_of_blocks(judge: Judge) -> None:
+    result = judge.benchmark(changed(f"self.calls = 1\n{CALL}"), against=ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    ours, theirs = result.candidate_samples_ns, result.baseline_samples_ns
+    assert len(ours) == len(theirs) >= 12
+    assert {len(block) for block in ours} <= {1, 2, 3}
+    samples = sorted(sample for block in ours for sample in block)
+    assert samples[0] > 0
+    assert samples[0] <= result.median_ns <= samples[-1]
+    assert result.floor_ns is None or result.floor_ns > 0
+    assert result.prepare_ns == 0
+
+
+def test_the_baselines_are_eager_and_compiled_and_timed_once(judge: Judge) -> None:
+    baselines = judge.baselines()
+    assert {item.name for item in baselines} == {"eager", "torch.compile"}
+    timed = {item.name: item.median_ns for item in baselines if item.median_ns is not None}
+    assert "eager" in timed
+    result = judge.benchmark(ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    assert result.baselines == baselines
+    assert result.baseline == min(timed, key=lambda name: timed[name] or 0.0)
+
+
+def test_prepare_is_timed_apart(judge: Judge) -> None:
+    slow = Candidate(ITSELF.text + "\n    def prepare(self):\n        import time\n        time.sleep(0.05)\n")
+    result = judge.benchmark(slow, against=ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    assert result.prepare_ns >= 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("new", "before"),
+    [
+        ("if 'y' not in CACHE or CACHE['y'].shape != x.shape:\n    CACHE['y'] = self.conv(x)\nreturn CACHE['y']", ""),
+        (
+            "key = (x.data_ptr(), x.shape)\nif key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key]",
+            "",
+        ),
+        (
+            "CALLS[x.shape] = CALLS.get(x.shape, 0) + 1\n"
+            "if CALLS[x.shape] <= 20:\n    CACHE[x.shape] = self.conv(x)\nreturn CACHE[x.shape]",
+            "",
+        ),
+        (
+            "key = (x.shape, round(float(x[0, 0, :4].sum()), 1))\n"
+            "if key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key]",
+            "",
+        ),
+        (
+            "CALLS[x.shape] = CALLS.get(x.shape, 0) + 1\ny = self.conv(x)\n"
+            "if CALLS[x.shape] > 20:\n    y[-1] = 0\nreturn y",
+            "",
+        ),
+    ],
+    ids=["by shape", "by address", "after 20 calls", "by fingerprint", "the last sample left out after 20 calls"],
+)
+def test_stale_outputs(judge: Judge, new: str, before: str) -> None:
+    """Timed without having been verified, so that nothing else can find them first."""
+    result = judge.benchmark(changed(new, before + "CACHE = {}\nCALLS = {}\n"), against=ITSELF)
+    assert verdict_of(result) is Verdict.STALE_OUTPUT, message_of(result)
+
+
+def test_an_output_buffer_of_its_own_is_fine(judge: Judge) -> None:
+    reused = (
+        "if x.shape not in self.outputs:\n    self.outputs[x.shape] = torch.empty_like(x)\n"
+        "return self.outputs[x.shape].copy_(self.conv(x))"
+    )
+    text = changed(reused).text.replace("super().__init__()", "super().__init__()\n        self.outputs = {}")
+    result = judge.benchmark(Candidate(text), against=ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    assert verdict_of(judge.verify(Candidate(text))) is Verdict.CORRECT
+
+
+def test_an_input_changed_in_a_timed_call(judge: Judge) -> None:
+    counted = "CALLS[0] = CALLS.get(0, 0) + 1\ny = self.conv(x)\nif CALLS[0] > 2:\n    x.zero_()\nreturn y"
+    result = judge.benchmark(changed(counted, "CALLS = {}\n"), against=ITSELF)
+    assert verdict_of(result) is Verdict.INPUT_MUTATED
+
+
+def test_a_crash_in_a_timed_call(judge: Judge) -> None:
+    counted = f"CALLS[0] = CALLS.get(0, 0) + 1\nif CALLS[0] > 9:\n    raise ValueError('tired')\n{CALL}"
+    result = judge.benchmark(changed(counted, "CALLS = {}\n"), against=ITSELF)
+    assert verdict_of(result) is Verdict.CRASHED
+    assert "ValueError: tired (candidate.py: line" in message_of(result)
+
+
+def test_a_clock_that_stands_still_is_implausible(judge: Judge) -> None:
+    """The worker's clock can be patched from within; the judge's own and the bound on operations can't."""
+    patched = "import tools.worker.clock as clock\nclock._now_ns = lambda: 0\n"
+    result = judge.benchmark(changed(CALL, patched), against=ITSELF)
+    assert verdict_of(result) is Verdict.IMPLAUSIBLE_TIME
+    assert "physically possible" in message_of(result) or "clocks disagree" in message_of(result)
+
+
+def test_what_a_candidate_is_compared_with_must_be_right(judge: Judge) -> None:
+    """It was the candidate that was called stale."""
+    result = judge.benchmark(ITSELF, against=changed("return torch.zeros_like(x)"))
+    assert verdict_of(result) is Verdict.HARNESS_ERROR
+    assert "the baseline failed during a measurement: output is wrong" in message_of(result)
+
+
+def test_what_a_candidate_is_compared_with_must_construct(judge: Judge) -> None:
+    result = judge.benchmark(ITSELF, against=Candidate("import nothing_there\n"))
+    assert "the candidate to compare with failed" in message_of(result)
+
+
+def test_slow_steps_are_ended(judge: Judge) -> None:
+    endless = "while x.shape[-1] > 64:\n    pass\n" + CALL
+    with Judge(judge.task, Target.CPU, allow_library=True, limits=Limits(load_s=30.0, call_s=1.0)) as strict:
+        results = [
+            strict.verify(changed(endless)),
+            strict.benchmark(changed(endless), against=ITSELF),
+            strict.verify(Candidate(ITSELF.text + "\n    def prepare(self):\n        while True: pass\n")),
+        ]
+        assert verdict_of(strict.verify(ITSELF)) is Verdict.CORRECT
+    assert [verdict_of(result) for result in results] == [Verdict.TIMEOUT] * 3
+    assert "no answer within 1 s during call; the worker was killed. (N=" in message_of(results[0])
