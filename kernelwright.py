@@ -11,6 +11,7 @@ import evals.attack_command
 import evals.commands
 import runs.commands
 import tasks.commands
+import tools.admission_command
 import tools.commands
 from tasks.errors import KernelwrightError, UnavailableError, UsageError
 
@@ -41,7 +42,8 @@ def _options(
     """Options before the command."""
 
 
-for floor in (tools.commands, tasks.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
+tasks.commands.register(app, tools.admission_command.admit_tasks)
+for floor in (tools.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
     floor.register(app)
 
 

@@ -1,6 +1,7 @@
-"""The command `tasks`: lists the problems, or shows one with its facts and source."""
+"""The command `tasks`: lists the problems, shows one with its facts and source, or has its checks tried."""
 
 import json
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -8,31 +9,52 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from tasks.errors import UsageError
 from tasks.loader import Task, all_tasks, find_task
 from tasks.spec import InputSpec, Target
 
 _PLAIN_WIDTH = 120
 
 
-def register(app: typer.Typer) -> None:
-    """Add this floor's command."""
+Admit = Callable[[tuple[Task, ...], Target | None, bool], None]
+"""Tries tasks on a target (None for the machine's own) and prints what came of it, as JSON if the last is true."""
+
+
+def register(app: typer.Typer, admit: Admit) -> None:
+    """Add this floor's command; trying a task needs the tools, which this floor does not see, hence `admit`."""
+
+    def show_tasks(
+        name: Annotated[
+            str | None,
+            typer.Argument(metavar="[NAME]", help="A task's name, or the path of a task or KernelBench problem file."),
+        ] = None,
+        admitting: Annotated[
+            bool,
+            typer.Option(
+                "--admit",
+                help="Try whether mutants of the reference fail on the task, and honest computations pass; on all "
+                "tasks without NAME. Exits with 0: admitted, 1: not, 2: bad usage, 3: unavailable.",
+            ),
+        ] = False,
+        target: Annotated[
+            Target | None,
+            typer.Option(help="With --admit: where to try; by default cuda where there is a GPU, else cpu."),
+        ] = None,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="Write one JSON object a line on standard output, nothing else.")
+        ] = False,
+    ) -> None:
+        """List the tasks, show one task's facts and source, or try what a task's checks can see."""
+        if admitting:
+            admit(all_tasks() if name is None else (find_task(name),), target, as_json)
+        elif target is not None:
+            raise UsageError("--target says where --admit tries a task; give both, or neither")
+        elif name is None:
+            _list(all_tasks(), as_json)
+        else:
+            _show(find_task(name), as_json)
+
     app.command(name="tasks")(show_tasks)
-
-
-def show_tasks(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="A task's name, or the path of a task or KernelBench problem file."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object a line on standard output, nothing else.")
-    ] = False,
-) -> None:
-    """List the tasks, or show one task's facts and source."""
-    if name is None:
-        _list(all_tasks(), as_json)
-    else:
-        _show(find_task(name), as_json)
 
 
 def _list(tasks: tuple[Task, ...], as_json: bool) -> None:

@@ -6,6 +6,9 @@ task's shapes, inputs and precision class, and by what margin.
 
 import time
 from collections.abc import Callable
+from typing import Self
+
+from pydantic import model_validator
 
 from tasks.errors import HarnessError, UnavailableError
 from tasks.loader import Task
@@ -66,18 +69,19 @@ class Admission(Record):
     mutants: tuple[MutantTried, ...]
     honest: tuple[HonestTried, ...]
     not_tried: tuple[NotTried, ...]
+    admitted: bool
+    """Whether all mutants failed and all honest variants passed."""
     seconds: float
 
-    @property
-    def admitted(self) -> bool:
-        """Whether all mutants failed and all honest variants passed."""
-        return not self.against
+    @model_validator(mode="after")
+    def _admitted_for_a_reason(self) -> Self:
+        if self.admitted != _all_as_they_must(self.mutants, self.honest):
+            raise ValueError("admitted must say whether every mutant and every honest variant got what it must")
+        return self
 
-    @property
-    def against(self) -> tuple[MutantTried | HonestTried, ...]:
-        """What speaks against the task."""
-        mutants = tuple(mutant for mutant in self.mutants if not mutant.as_it_must)
-        return mutants + tuple(variant for variant in self.honest if not variant.as_it_must)
+
+def _all_as_they_must(mutants: tuple[MutantTried, ...], honest: tuple[HonestTried, ...]) -> bool:
+    return all(mutant.as_it_must for mutant in mutants) and all(variant.as_it_must for variant in honest)
 
 
 def admit(task: Task, target: Target, progress: Callable[[str], None]) -> Admission:
@@ -88,7 +92,7 @@ def admit(task: Task, target: Target, progress: Callable[[str], None]) -> Admiss
         HarnessError: the judge failed, or the reference does on a shape that the task's facts call valid.
     """
     started = time.monotonic()
-    with Judge(task, target, allow_library=True) as judge:
+    with Judge(task, target, allow_library=True, progress=progress) as judge:
         right = tuple(_try_honest(judge, variant, progress) for variant in honest(task, target))
         made, omitted = mutants(task, target)
         wrong = tuple(_try_mutant(judge, variant, progress) for variant in made)
@@ -98,6 +102,7 @@ def admit(task: Task, target: Target, progress: Callable[[str], None]) -> Admiss
         precision=task.facts.precision_on(target),
         mutants=wrong,
         honest=right,
+        admitted=_all_as_they_must(wrong, right),
         not_tried=tuple(NotTried(name=name, reason=reason) for name, reason in omitted),
         seconds=time.monotonic() - started,
     )

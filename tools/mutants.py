@@ -273,10 +273,8 @@ def _why_none(
     for (inputs, state), answer in zip(situations, answers, strict=True):
         try:
             mutated = oracle.answer(inputs, state, honest=False)
-        except HarnessError:
-            return "it does not run on every shape"
-        except LookupError:
-            return "which functions the reference calls depends on the shape"
+        except HarnessError as error:
+            return f"it does not run on every shape: {error.__cause__}"
         if [_form(value) for _, value in mutated.exact] != [_form(value) for _, value in answer.exact]:
             return "its outputs have another form"
         differs |= not all(
