@@ -33,6 +33,8 @@ _START_TIMEOUT_S = 120.0
 _REAP_TIMEOUT_S = 10.0
 _FILE_LIMIT_BYTES = 1 << 30
 _PRINTED_TAIL = 1500
+_KINETO_SILENT = "99"
+"""The profiler that watches calls would print of its own among what the candidate printed."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
 
@@ -65,7 +67,10 @@ class ForkServer:
         # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
         # measurements.
         environment = scrubbed_environment(
-            TMPDIR=str(self._root), HOME=str(self._root), TORCHINDUCTOR_COMPILE_THREADS="1"
+            TMPDIR=str(self._root),
+            HOME=str(self._root),
+            TORCHINDUCTOR_COMPILE_THREADS="1",
+            KINETO_LOG_LEVEL=_KINETO_SILENT,
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
