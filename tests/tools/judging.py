@@ -16,6 +16,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+LONG_INPUTS = INPUTS.replace("64", "4096")
 
 NORMALISED = """
 import torch
@@ -36,6 +37,22 @@ class Model(nn.Module):
         return z
 """
 """Same shape in and out, so that a copy of the input has the right form."""
+
+CONVOLUTION = """
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x)
+"""
+"""Timed by several tests; PyTorch compiles it for all of them once."""
 
 
 def task_of(folder: Path, model: str, inputs: str = INPUTS, name: str = "problem") -> Task:

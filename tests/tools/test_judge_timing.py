@@ -6,7 +6,7 @@ Nothing here asserts how fast anything is.
 from collections.abc import Iterator
 
 import pytest
-from judging import INPUTS, candidate_of, message_of, task_of, verdict_of
+from judging import CONVOLUTION, LONG_INPUTS, candidate_of, message_of, task_of, verdict_of
 
 from tasks.spec import Target
 from tools.candidate import Candidate
@@ -15,27 +15,13 @@ from tools.results import Timed
 from tools.subject import Limits
 from tools.verdict import Verdict
 
-CONVOLUTION = """
-import torch
-from torch import nn
-from torch.nn import functional
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv1d(4, 4, 3, padding=1)
-
-    def forward(self, x):
-        return self.conv(x)
-"""
 CALL = "return self.conv(x)"
 ITSELF = candidate_of(CONVOLUTION)
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    task = task_of(tmp_path_factory.mktemp("timed"), CONVOLUTION, INPUTS.replace("64", "4096"))
+    task = task_of(tmp_path_factory.mktemp("timed"), CONVOLUTION, LONG_INPUTS)
     with Judge(task, Target.CPU, allow_library=True) as judge:
         yield judge
 

@@ -1,0 +1,50 @@
+"""Every candidate of tests/candidates/cpu gets the verdict that its README states, on the shipped tasks."""
+
+from collections.abc import Iterator
+
+import pytest
+from shipped_candidates import CPU, CUDA, FOLDER, Expected
+
+from tasks.loader import find_task
+from tasks.spec import Target
+from tools.judge import Judge
+from tools.results import Fault
+from tools.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
+    """One for each task, so that its baselines are timed once."""
+    with Judge(find_task(request.param), Target.CPU) as judge:
+        yield judge
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected"), [(row.task, row) for row in CPU], indirect=["judge"], ids=[row.file for row in CPU]
+)
+def test_verdicts(judge: Judge, expected: Expected) -> None:
+    result = judge.evaluate(expected.candidate)
+    assert result.verdict in expected.verdicts, result.message
+    if result.verdict is Verdict.CORRECT:
+        assert result.timed is not None
+        assert {item.name for item in result.timed.baselines} == {"eager", "torch.compile"}
+        assert result.verify is not None
+        assert result.verify.status == "verified"
+    if result.verdict is Verdict.BUILD_FAILED:
+        assert isinstance(result.build, Fault)
+        assert [item.line for item in result.build.diagnostics if item.severity == "error"] == [18]
+
+
+@pytest.mark.parametrize("rows", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_every_file_is_listed(rows: tuple[Expected, ...]) -> None:
+    folder = FOLDER / rows[0].target
+    assert sorted(row.file for row in rows) == sorted(path.name for path in folder.glob("*.py"))
+
+
+@pytest.mark.parametrize("row", [*CPU, *CUDA], ids=lambda row: f"{row.target}-{row.file}")
+def test_the_readme_states_the_same(row: Expected) -> None:
+    section = (FOLDER / "README.md").read_text().split("## Target ")[1 if row.target is Target.CPU else 2]
+    (line,) = (line for line in section.splitlines() if line.startswith(f"| `{row.file}`"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1] == f"`{row.task}`"
+    assert {word.strip("` ") for word in cells[2].split(" or ")} == set(row.verdicts)
