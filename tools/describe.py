@@ -17,6 +17,8 @@ ERRORS_SHOWN = 3
 WARNINGS_SHOWN = 3
 KERNELS_SHOWN = 8
 EXCERPT_WIDTH = 160
+DISTURBED_RATIO = 1.3
+"""An interval whose ends are further apart than this says little."""
 
 
 def describe(result: ToolResult) -> str:
@@ -79,20 +81,22 @@ def _fault(result: Fault) -> str:
 
 
 def _verified(result: Verified) -> str:
-    worst = max(result.checks, key=_closeness)
+    worst = max(result.checks, key=lambda check: _closest_figure(check)[0])
+    _, figure, error, limit = _closest_figure(worst)
     return (
         f"correct: {len(result.checks)} comparisons in class {result.precision}, {result.seconds:.1f} s. Closest to "
-        f"its limit: {worst.output} ({worst.trial}), relative RMS error {worst.rms_error:.1e}, allowed "
-        f"{worst.rms_limit:.1e}."
+        f"its limit: {worst.output} ({worst.trial}), {figure} {error:.1e}, allowed {limit:.1e}."
     )
 
 
-def _closeness(check: Check) -> float:
-    return max(
-        check.rms_error / check.rms_limit,
-        check.channel_error / check.channel_limit,
-        check.peak_error / check.peak_limit,
+def _closest_figure(check: Check) -> tuple[float, str, float, float]:
+    """Of a check's three figures the one that is closest to its limit: the share used, its name, error and limit."""
+    figures = (
+        ("relative RMS error", check.rms_error, check.rms_limit),
+        ("relative RMS error of the worst channel", check.channel_error, check.channel_limit),
+        ("error of the worst element over its channel's RMS", check.peak_error, check.peak_limit),
     )
+    return max((error / limit, name, error, limit) for name, error, limit in figures)
 
 
 def _timed(result: Timed) -> str:
@@ -105,6 +109,8 @@ def _timed(result: Timed) -> str:
         f"{format_ns(result.median_ns)} a call (median), {result.speedup:.3f}x the fastest baseline "
         f"[{interval.low:.3f}, {interval.high:.3f}]: {claim}",
     ]
+    if interval.high > DISTURBED_RATIO * interval.low:
+        lines.append("the machine was disturbed meanwhile (see the interval): benchmark again before you rely on this")
     for item in result.baselines:
         took = (
             format_ns(item.median_ns) if item.median_ns is not None else f"not available: {item.note.splitlines()[0]}"

@@ -2,7 +2,6 @@
 
 from tasks.errors import HarnessError
 from tools.baselines import EAGER, baseline_candidates
-from tools.candidate import Candidate
 from tools.measurement import Timer, start_timer, warm_up
 from tools.results import Baseline
 from tools.session import Session
@@ -12,7 +11,9 @@ from tools.workers import CandidateFault
 
 LIMITS = Limits(load_s=300.0, call_s=600.0)
 """A baseline may compile for minutes on its first call."""
-CALLS = 12
+ROUNDS = 8
+CALLS = 2
+"""In each round every baseline is called so often, so that a disturbance meets all of them alike."""
 
 
 class Pace:
@@ -38,33 +39,33 @@ class Pace:
         return self._fastest
 
     def _time_all(self) -> None:
-        found: list[Baseline] = []
-        best_ns = float("inf")
+        timers: dict[str, Timer] = {}
+        try:
+            failed = self._start_all(timers)
+            medians = _interleaved_medians(timers)
+            self.fastest_name = min(medians, key=lambda name: medians[name])
+            self._fastest = timers.pop(self.fastest_name)
+        finally:
+            for timer in timers.values():
+                timer.close()
+        timed = tuple(Baseline(name=name, median_ns=median) for name, median in medians.items())
+        self.baselines = (*timed, *failed)
+
+    def _start_all(self, timers: dict[str, Timer]) -> list[Baseline]:
+        """Warm every baseline up; returns those that could not be had."""
+        failed = []
         for name, candidate in baseline_candidates(self._session.task, self._session.target).items():
-            self._session.progress(f"timing the baseline: {name}")
+            self._session.progress(f"preparing the baseline: {name}")
             try:
-                timer, median = self._time(candidate)
+                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True)
+                warm_up(timers[name])
             except CandidateFault as fault:
                 if name == EAGER:
                     raise HarnessError(f"the baseline {name} could not be timed: {fault.message}") from fault
-                found.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
-                continue
-            found.append(Baseline(name=name, median_ns=median))
-            if median < best_ns:
-                self.close()
-                self._fastest, self.fastest_name, best_ns = timer, name, median
-            else:
-                timer.close()
-        self.baselines = tuple(found)
-
-    def _time(self, candidate: Candidate) -> tuple[Timer, float]:
-        timer = start_timer(self._session, candidate, LIMITS, trusted=True)
-        try:
-            warm_up(timer)
-            return timer, median_ns((tuple(timer.call() for _ in range(CALLS)),))
-        except BaseException:
-            timer.close()
-            raise
+                if name in timers:
+                    timers.pop(name).close()
+                failed.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
+        return failed
 
     def forget(self, timer: Timer) -> None:
         """Drop a baseline whose worker has died; all are timed anew when one is next needed."""
@@ -76,3 +77,12 @@ class Pace:
         if self._fastest is not None:
             self._fastest.close()
             self._fastest = None
+
+
+def _interleaved_medians(timers: dict[str, Timer]) -> dict[str, float]:
+    samples: dict[str, list[int]] = {name: [] for name in timers}
+    for _ in range(ROUNDS):
+        for name, timer in timers.items():
+            # The first call after another process's has a colder machine; it is the same for all.
+            samples[name] += [timer.call() for _ in range(CALLS)]
+    return {name: median_ns((tuple(taken),)) for name, taken in samples.items()}
