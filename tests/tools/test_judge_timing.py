@@ -73,19 +73,23 @@ def test_prepare_is_timed_apart(judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("new", "before"),
     [
-        ("if 'y' not in CACHE or CACHE['y'].shape != x.shape:\n    CACHE['y'] = self.conv(x)\nreturn CACHE['y']", ""),
         (
-            "key = (x.data_ptr(), x.shape)\nif key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key]",
+            "if x.shape not in CACHE:\n    CACHE[x.shape] = self.conv(x)\nreturn CACHE[x.shape].clone()",
+            "",
+        ),
+        (
+            "key = (x.data_ptr(), x.shape)\n"
+            "if key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key].clone()",
             "",
         ),
         (
             "CALLS[x.shape] = CALLS.get(x.shape, 0) + 1\n"
-            "if CALLS[x.shape] <= 20:\n    CACHE[x.shape] = self.conv(x)\nreturn CACHE[x.shape]",
+            "if CALLS[x.shape] <= 20:\n    CACHE[x.shape] = self.conv(x)\nreturn CACHE[x.shape].clone()",
             "",
         ),
         (
             "key = (x.shape, round(float(x[0, 0, :4].sum()), 1))\n"
-            "if key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key]",
+            "if key not in CACHE:\n    CACHE[key] = self.conv(x)\nreturn CACHE[key].clone()",
             "",
         ),
         (
@@ -100,17 +104,6 @@ def test_stale_outputs(judge: Judge, new: str, before: str) -> None:
     """Timed without having been verified, so that nothing else can find them first."""
     result = judge.benchmark(changed(new, before + "CACHE = {}\nCALLS = {}\n"), against=ITSELF)
     assert verdict_of(result) is Verdict.STALE_OUTPUT, message_of(result)
-
-
-def test_an_output_buffer_of_its_own_is_fine(judge: Judge) -> None:
-    reused = (
-        "if x.shape not in self.outputs:\n    self.outputs[x.shape] = torch.empty_like(x)\n"
-        "return self.outputs[x.shape].copy_(self.conv(x))"
-    )
-    text = changed(reused).text.replace("super().__init__()", "super().__init__()\n        self.outputs = {}")
-    result = judge.benchmark(Candidate(text), against=ITSELF)
-    assert isinstance(result, Timed), message_of(result)
-    assert verdict_of(judge.verify(Candidate(text))) is Verdict.CORRECT
 
 
 def test_an_input_changed_in_a_timed_call(judge: Judge) -> None:
