@@ -29,7 +29,7 @@ def test_prompt_states_the_task_the_machine_and_the_time_to_beat() -> None:
         "peak memory bandwidth: 25 GB/s",
         "peak arithmetic in this precision class: not known",
         "1.07 GFLOP",
-        "floor (the roofline of computing directly; an algorithm that saves operations, such as Winograd, may pass it): 126 us",
+        "floor (roofline of direct computation; Winograd and the like may pass it): 126 us",
         "baseline `eager`: 9000 us",
         "baseline `cudnn-autotuned`: not available (no GPU)",
         "The time to beat is 7500 us (`torch.compile`)",
