@@ -34,7 +34,7 @@ def attacks(
         bool, typer.Option("--json", help="Write one JSON object a line on standard output, nothing else.")
     ] = False,
 ) -> None:
-    """Try known exploits on this machine. Exits with 0: all verdicts as expected, 1: some not, 2: bad usage, 3: unavailable."""
+    """Try known exploits on this machine. Exits with 0: all as expected, 1: some not, 2: bad usage, 3: unavailable."""
     # Evaluating needs PyTorch; a wrong name must be reported before it is imported.
     if target is None:
         from tools.targets import default_target
@@ -50,8 +50,8 @@ def attacks(
             status.update(Text(f"{file.name}: {file.tries}"))
             line = suite.run(file)
             lines.append(line)
-            mark = "" if line.ok else f", expected {_listed(line.expected)}: {line.message}"
-            progress.print(Text(f"[{len(lines)}/{len(files)}] {line.name}: {line.got}{mark}"))
+            problem = "" if line.ok else f"; {line.problem}"
+            progress.print(Text(f"[{len(lines)}/{len(files)}] {line.name}: {line.got}{problem}"))
             if as_json:
                 typer.echo(line.model_dump_json())
     if not as_json:
@@ -80,13 +80,13 @@ def _print(console: Console, lines: "Sequence[AttackLine]") -> None:
     console.print(table)
     for line in lines:
         if not line.ok:
-            console.print(Text(f"{line.name}: expected {_listed(line.expected)}, got {line.got}: {line.message}"))
-    attacks_run = [line for line in lines if line.kind == "attack"]
-    honest = [line for line in lines if line.kind == "honest"]
-    console.print(
-        f"{sum(line.ok for line in attacks_run)} of {len(attacks_run)} attacks and {sum(line.ok for line in honest)} of "
-        f"{len(honest)} honest candidates got the verdict they must, in {sum(line.seconds for line in lines):.0f} s"
-    )
+            console.print(Text(f"{line.name}: {line.problem}"))
+    counts = [
+        f"{sum(line.ok for line in lines if line.kind == kind)} of {sum(line.kind == kind for line in lines)} {words}"
+        for kind, words in (("attack", "attacks"), ("honest", "honest candidates"))
+    ]
+    seconds = sum(line.seconds for line in lines)
+    console.print(f"{' and '.join(counts)} got the verdict they must, in {seconds:.0f} s")
 
 
 def _listed(verdicts: Sequence[Verdict]) -> str:

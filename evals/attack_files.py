@@ -4,9 +4,12 @@ A file is a candidate. Its docstring says the rest: the first line what it tries
 
     Expected: incorrect, stale_output (the allocator's luck decides which call shows it)
     Seen: where such a thing was seen; may go on over several lines
+    Time: at least 20 ms
+    Speedup: below 1
     Task: causal_silu
 
-Several verdicts need the reason in brackets. `Task` names a problem file in tests/attacks/tasks.
+Several verdicts need the reason in brackets. `Time` and `Speedup` are for candidates that lie about time: they bound
+what may be reported where the verdict is `correct`. `Task` names a problem file in tests/attacks/tasks.
 """
 
 import ast
@@ -22,7 +25,8 @@ from tools.verdict import Verdict
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests"
 _TASKS = _TESTS / "attacks" / "tasks"
-_FIELD = re.compile(r"^(Expected|Seen|Task): *(.*(?:\n(?!(?:Expected|Seen|Task):)\S.*)*)", re.MULTILINE)
+_NAMES = "Expected|Seen|Time|Speedup|Task"
+_FIELD = re.compile(rf"^({_NAMES}): *(.*(?:\n(?!(?:{_NAMES}):)\S.*)*)", re.MULTILINE)
 _EXPECTED = re.compile(r"([a-z_]+(?:, [a-z_]+)*)(?: \((.+)\))?", re.DOTALL)
 
 Kind = Literal["attack", "honest"]
@@ -42,6 +46,9 @@ class AttackFile:
     """Why luck decides between several verdicts; empty where there is one."""
     seen: str
     """Where such a thing was seen; may be empty for an honest candidate."""
+    least_ms: float | None
+    """No call is faster than this, whatever the candidate says."""
+    speedup_below: float | None
     task: Path
     text: str
 
@@ -89,7 +96,27 @@ def read_attack(path: Path, kind: Kind) -> AttackFile:
     if not task.is_file():
         raise UsageError(f"{path}: Task names {fields['Task']!r}, but there is no {task}; correct the name")
     seen = " ".join(fields.get("Seen", "").split())
-    return AttackFile(path, kind, docstring.partition("\n")[0], expected, why, seen, task, text)
+    return AttackFile(
+        path=path,
+        kind=kind,
+        tries=docstring.partition("\n")[0],
+        expected=expected,
+        why_several=why,
+        seen=seen,
+        least_ms=_number(fields, "Time", r"at least (\d+(?:\.\d+)?) ms", path),
+        speedup_below=_number(fields, "Speedup", r"below (\d+(?:\.\d+)?)", path),
+        task=task,
+        text=text,
+    )
+
+
+def _number(fields: dict[str, str], name: str, form: str, path: Path) -> float | None:
+    if name not in fields:
+        return None
+    matched = re.fullmatch(form, fields[name])
+    if matched is None:
+        raise UsageError(f"{path}: `{name}: {fields[name]}` is not of the form {form}; correct it")
+    return float(matched[1])
 
 
 def _expected(field: str, path: Path) -> tuple[tuple[Verdict, ...], str]:

@@ -1,4 +1,4 @@
-"""Runs the attack suite: every file's candidate goes through the same judge as any other, and its verdict is compared."""
+"""Runs the attack suite: each candidate goes through the same judge as any other, and its verdict is compared."""
 
 from types import TracebackType
 from typing import Self
@@ -9,11 +9,12 @@ from tasks.record import Record
 from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
+from tools.results import Evaluation
 from tools.subject import Limits
 from tools.verdict import Verdict
 
-LIMITS = Limits(load_s=8.0, call_s=8.0)
-"""No file needs more than two seconds a step unless it means to hang."""
+LIMITS = Limits(load_s=15.0, call_s=15.0)
+"""No file needs more than some seconds a step unless it means to hang."""
 
 
 class AttackLine(Record):
@@ -28,6 +29,8 @@ class AttackLine(Record):
     expected: tuple[Verdict, ...]
     got: Verdict
     ok: bool
+    problem: str
+    """What is not as expected; empty where all is."""
     message: str
     sandbox: str
     """The tier of the worker's sandbox; empty where no worker ran."""
@@ -58,6 +61,7 @@ class AttackSuite:
     def run(self, file: AttackFile) -> AttackLine:
         """Evaluate one file's candidate."""
         evaluation = self._judge_of(file).evaluate(Candidate(file.text))
+        problem = _problem(file, evaluation)
         stages = [stage for stage in (evaluation.build, evaluation.verify, evaluation.benchmark) if stage is not None]
         return AttackLine(
             name=file.name,
@@ -68,7 +72,8 @@ class AttackSuite:
             target=self._target,
             expected=file.expected,
             got=evaluation.verdict,
-            ok=evaluation.verdict in file.expected,
+            ok=not problem,
+            problem=problem,
             message=evaluation.message,
             sandbox=next((stage.sandbox for stage in reversed(stages) if stage.sandbox), ""),
             seconds=sum(stage.seconds for stage in stages),
@@ -79,3 +84,16 @@ class AttackSuite:
             self.close()
             self._judge = Judge(find_task(file.task), self._target, limits=LIMITS)
         return self._judge
+
+
+def _problem(file: AttackFile, evaluation: Evaluation) -> str:
+    if evaluation.verdict not in file.expected:
+        return f"expected {' or '.join(file.expected)}, got {evaluation.verdict}: {evaluation.message}"
+    timed = evaluation.timed
+    if timed is None:
+        return ""
+    if file.least_ms is not None and timed.median_ns < file.least_ms * 1e6:
+        return f"reported as {timed.median_ns / 1e6:.3g} ms a call, which takes at least {file.least_ms:g} ms"
+    if file.speedup_below is not None and timed.speedup >= file.speedup_below:
+        return f"reported as a speedup of {timed.speedup:.3g}, which must be below {file.speedup_below:g}"
+    return ""

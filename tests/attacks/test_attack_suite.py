@@ -30,14 +30,14 @@ def on_the_gpu() -> Iterator[AttackSuite]:
 @pytest.mark.parametrize("file", CPU, ids=[file.name for file in CPU])
 def test_on_the_host(on_the_host: AttackSuite, file: AttackFile) -> None:
     line = on_the_host.run(file)
-    assert line.ok, f"expected {line.expected}, got {line.got}: {line.message}"
+    assert line.ok, line.problem
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("file", CUDA, ids=[file.name for file in CUDA])
 def test_on_the_gpu(on_the_gpu: AttackSuite, file: AttackFile) -> None:
     line = on_the_gpu.run(file)
-    assert line.ok, f"expected {line.expected}, got {line.got}: {line.message}"
+    assert line.ok, line.problem
 
 
 def test_names_are_unique_and_honest_candidates_are_expected_to_be_correct() -> None:
@@ -54,6 +54,7 @@ def test_names_are_unique_and_honest_candidates_are_expected_to_be_correct() -> 
         ("Tries.\n\nExpected: wrong\nSeen: here\nTask: causal_silu", "names no verdicts"),
         ("Tries.\n\nExpected: incorrect, crashed\nSeen: here\nTask: causal_silu", "why luck decides"),
         ("Tries.\n\nExpected: incorrect\nSeen: here\nTask: nothing", "there is no .*nothing.py"),
+        ("Tries.\n\nExpected: correct\nSeen: here\nTime: short\nTask: causal_silu", "is not of the form"),
     ],
 )
 def test_a_file_that_does_not_say_what_it_must(tmp_path: Path, docstring: str, problem: str) -> None:
@@ -66,12 +67,14 @@ def test_a_file_that_does_not_say_what_it_must(tmp_path: Path, docstring: str, p
 def test_a_docstring_is_read(tmp_path: Path) -> None:
     path = tmp_path / "attack.py"
     path.write_text(
-        '"""Tries a thing.\n\nExpected: incorrect, crashed (luck\ndecides)\nSeen: here and\nthere\nTask: causal_silu\n"""\n'
+        '"""Tries a thing.\n\nExpected: incorrect, crashed (luck\ndecides)\nSeen: here and\nthere\n'
+        'Time: at least 20 ms\nTask: causal_silu\n"""\n'
     )
     file = read_attack(path, "attack")
     assert (file.name, file.tries, file.seen) == ("attack", "Tries a thing.", "here and there")
     assert file.expected == (Verdict.INCORRECT, Verdict.CRASHED)
     assert file.why_several == "luck decides"
+    assert (file.least_ms, file.speedup_below) == (20.0, None)
     assert file.task.name == "causal_silu.py"
 
 

@@ -1,0 +1,31 @@
+"""Makes the compiler run another program through -wrapper.
+
+Expected: build_failed
+Seen: found in this project: precompiling with a candidate's flags
+Task: causal_silu
+"""
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP = r"""
+int nothing() { return 0; }
+"""
+
+
+extension = load_inline(
+    name="hostile",
+    cpp_sources=CPP,
+    functions=["nothing"],
+    extra_cflags=["-wrapper", "/bin/sh,-c,touch /var/tmp/kernelwright-was-here"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels, kernel_size):
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, kernel_size, groups=channels)
+
+    def forward(self, x):
+        return torch.zeros_like(x)
