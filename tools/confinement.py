@@ -37,14 +37,14 @@ def _python() -> tuple[str, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def for_worker(scratch: Path, read: Sequence[Path], write: Sequence[Path]) -> Confinement:
+def for_worker(scratch: Path, read: Sequence[Path], write: Sequence[Path], *, gpu: bool = False) -> Confinement:
     """What a worker may reach: the system, Python, its private folder, and what is named besides.
 
-    CUDA writes to its device nodes, to /proc/self/task/TID/comm and to /dev/shm.
+    CUDA writes to its device nodes, to /proc/self/task/TID/comm and to /dev/shm, where a later worker could read it.
     """
     return Confinement(
         read=(*_SYSTEM, *_PROCESS, *_python(), *map(str, read)),
-        write=(str(scratch), "/dev", "/proc/self", *map(str, write)),
+        write=(str(scratch), "/dev" if gpu else "/dev/null", "/proc/self", *map(str, write)),
     )
 
 

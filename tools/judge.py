@@ -22,7 +22,7 @@ from tools.machine import card_state
 from tools.measurement import Samples, Timer
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
-from tools.plausibility import require_plausible
+from tools.plausibility import require_plausible, slower_clock_ns
 from tools.replies import Done
 from tools.results import (
     Baseline,
@@ -182,7 +182,7 @@ class Judge:
         )
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
-        ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
+        ours, theirs = slower_clock_ns(samples), median_ns(samples.baseline)
         name = "candidate" if other else self._pace.fastest_name
         listed = (Baseline(name=name, median_ns=theirs),) if other else self._pace.baselines
         return Timed(
@@ -191,21 +191,23 @@ class Judge:
             baseline=name,
             baseline_ns=theirs,
             speedup=theirs / ours,
-            speedup_interval=self._interval(samples, min(ours, theirs)),
+            speedup_interval=self._interval(samples, ours, theirs),
             baselines=listed,
             floor_ns=self._session.workload.floor_ns(self._session.machine),
             prepare_ns=prepare_ns,
-            wall_median_ns=ours + samples.wall_excess_ns,
+            wall_median_ns=median_ns(samples.candidate) + samples.wall_excess_ns,
             candidate_samples_ns=samples.candidate,
             baseline_samples_ns=samples.baseline,
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
 
-    def _interval(self, samples: Samples, shorter_ns: float) -> Interval:
+    def _interval(self, samples: Samples, ours: float, theirs: float) -> Interval:
         sampled = ratio_interval(samples.baseline, samples.candidate)
-        placement = measurement.PLACEMENT_NS / shorter_ns if self.target is Target.CUDA else 0.0
-        return widened(sampled, placement)
+        slower = median_ns(samples.candidate) / ours
+        counted = Interval(low=sampled.low * slower, high=sampled.high * slower)
+        placement = measurement.PLACEMENT_NS / min(ours, theirs) if self.target is Target.CUDA else 0.0
+        return widened(counted, placement)
 
     def evaluate(self, candidate: Candidate) -> Evaluation:
         """Build, verify and benchmark, as far as the candidate comes."""

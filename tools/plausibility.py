@@ -13,8 +13,8 @@ operation floor is impossible."""
 DISAGREEMENT_SHARE = 0.25
 DISAGREEMENT_NS = 150_000.0
 NOISE_FACTOR = 6.0
-"""The clocks disagree when the judge's exceeds the worker's by more than all of: this share of the time, this much,
-and this many times the noise of the judge's clock."""
+"""The clocks disagree when the judge's exceeds the worker's by more than this share of the time and by more than this
+much. Where it also does by more than this many times the noise of the judge's clock, it is not the machine's doing."""
 
 
 def require_plausible(session: Session, samples: Samples) -> None:
@@ -33,11 +33,23 @@ def require_plausible(session: Session, samples: Samples) -> None:
             f"the median time of {median / 1e3:.1f} us is below what is physically possible here "
             f"({least_ns / 1e3:.1f} us for {work.flop_count:.3g} operations and {work.input_bytes:.3g} input bytes).",
         )
-    slack = max(DISAGREEMENT_SHARE * median, DISAGREEMENT_NS, NOISE_FACTOR * samples.wall_noise_ns)
-    if samples.wall_excess_ns > slack:
+    if samples.wall_excess_ns > max(_allowance_ns(median), NOISE_FACTOR * samples.wall_noise_ns):
         raise CandidateFault(
             Verdict.IMPLAUSIBLE_TIME,
             f"two clocks disagree: the device's events say {median / 1e3:.1f} us a call, the judge's own clock "
             f"{(median + samples.wall_excess_ns) / 1e3:.1f} us. Work must be finished, on every stream, when forward "
             "returns and the device is synchronised.",
         )
+
+
+def slower_clock_ns(samples: Samples) -> float:
+    """The candidate's median by the clock that counts: the judge's where it disagrees with the worker's.
+
+    Noise may hide whose fault a disagreement is. It must not hide time: a candidate can make noise.
+    """
+    median = median_ns(samples.candidate)
+    return median + samples.wall_excess_ns if samples.wall_excess_ns > _allowance_ns(median) else median
+
+
+def _allowance_ns(median: float) -> float:
+    return max(DISAGREEMENT_SHARE * median, DISAGREEMENT_NS)

@@ -61,7 +61,7 @@ class Session:
     @cached_property
     def server(self) -> ForkServer:
         """The warm process that workers are forked from."""
-        return ForkServer(data_limit_bytes() if self.target is Target.CPU else None)
+        return ForkServer(data_limit_bytes() if self.target is Target.CPU else None, gpu=self.target is Target.CUDA)
 
     @cached_property
     def builder(self) -> Builder:

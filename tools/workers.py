@@ -59,8 +59,9 @@ class CandidateFault(Exception):
 class ForkServer:
     """A warm process, PyTorch imported and CUDA untouched, from which workers are forked."""
 
-    def __init__(self, data_limit_bytes: int | None = None) -> None:
+    def __init__(self, data_limit_bytes: int | None = None, *, gpu: bool = False) -> None:
         self._data_limit_bytes = data_limit_bytes
+        self._gpu = gpu
         ours, theirs = socket.socketpair()
         self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
         self._log = (self._root / "fork_server.log").open("wb")
@@ -130,7 +131,7 @@ class ForkServer:
         for folder in (cache / "builds", *compile_caches):
             folder.mkdir(exist_ok=True)
         inductor, triton = compile_caches if trusted else (scratch, scratch)
-        reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [])
+        reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [], gpu=self._gpu)
         return {
             "scratch": str(scratch),
             "memory_bytes": memory_bytes,
@@ -248,6 +249,18 @@ class Worker:
                 Verdict.NO_RESULT, f"the worker's answer was disturbed during {request.op}: {error}"
             ) from error
 
+    def pause(self) -> None:
+        """Stop the worker and all it started, so that they neither write late nor take time from others."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused worker go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
     @property
     def alive(self) -> bool:
         """False once the worker was seen to end, was silent for too long, or told of a fault (it ends after one)."""
@@ -309,8 +322,7 @@ class Worker:
 
     def close(self) -> None:
         """End the worker and everything in its process group, and drop its folder."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self.control.close()
         if not self._ended:
             self._ended = True

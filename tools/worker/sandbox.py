@@ -6,7 +6,8 @@ Landlock (Linux 5.13 and later): files can be read below the given folders only 
 refused (from ABI 4), so are signals to processes outside and abstract sockets (from ABI 6). Other processes' folders in
 /proc must not be among the given ones: Landlock alone was seen to leave /proc/PID/environ readable to root.
 
-seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load or reconfigure.
+seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure or
+leave the process group.
 
 NOT covered: the memory and time of a GPU, the driver's own system calls, how many processes or files are made, reading
 of what lies below the allowed folders. Run as a script it confines itself and becomes another program:
@@ -47,6 +48,8 @@ _REFUSED_CALLS = {
     "init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320,
     "reboot": 169, "swapon": 167, "swapoff": 168, "acct": 163, "quotactl": 179, "iopl": 172, "ioperm": 173,
     "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
+    # A process that left its group would not be stopped and ended with it.
+    "setpgid": 109, "setsid": 112,
     "sethostname": 170, "setdomainname": 171,
     # io_uring carries out other calls where no filter sees them.
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,

@@ -152,12 +152,14 @@ class Session:
             inputs.append(fresh)
         tensors.set_buffers(self._model, self._memory, request.state)
         self._poison()
+        earlier = self._outputs
         self._flush.run()
         self._clock.synchronize()
         self._clock.start()
         raw = self._model(*inputs)
         nanoseconds = self._clock.stop()
         self._outputs = tensors.flatten(raw)
+        tensors.require_own_memory(self._outputs, earlier)
         names = tuple(slot.name for slot in request.state)
         return {"ns": nanoseconds, **self._written(self._export, self._region, self._outputs, names, inputs)}
 
@@ -186,8 +188,6 @@ class Session:
 
     def _poison(self) -> None:
         """Leave NaN in the memory that the next call's outputs are likely to be allocated from."""
-        kinds = [(tensor.shape, tensor.dtype) for _, tensor in self._outputs]
-        self._outputs = []
-        for shape, dtype in kinds:
-            if dtype.is_floating_point:
-                torch.full(shape, float("nan"), dtype=dtype, device=self._device)
+        for _, tensor in self._outputs:
+            if tensor.dtype.is_floating_point:
+                torch.full(tensor.shape, float("nan"), dtype=tensor.dtype, device=self._device)

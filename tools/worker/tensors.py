@@ -34,6 +34,17 @@ def flatten(value: Any, path: str = "output") -> list[tuple[str, torch.Tensor]]:
     raise ContractError(f"{path} is a {type(value).__name__}; forward must return tensors as the reference does")
 
 
+def require_own_memory(outputs: list[tuple[str, torch.Tensor]], earlier: list[tuple[str, torch.Tensor]]) -> None:
+    """Raise `ContractError` if an output lies in the memory of an earlier one, which is still held."""
+    held = {tensor.untyped_storage().data_ptr() for _, tensor in earlier if tensor.numel()}
+    for name, tensor in outputs:
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in held:
+            raise ContractError(
+                f"{name} lies in the memory of an earlier call's output, which its caller may still hold; return new "
+                "memory from every call (a clone will do)."
+            )
+
+
 def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
     """Copy tensors into a region, one after another; those that do not fit are described without an offset."""
     offset, end = aligned(region.offset), region.offset + region.capacity
