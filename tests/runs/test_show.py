@@ -14,7 +14,7 @@ from runs.summary import summarize
 from runs.terminal import duration, printable
 from tasks.errors import RunFormatError
 from tools.candidate import Candidate
-from tools.results import Fault, Interval
+from tools.results import Fault, Interval, ToolResult
 from tools.verdict import Verdict
 
 
@@ -133,7 +133,7 @@ def test_best_is_no_candidate_that_a_tool_found_wrong_and_no_disturbed_measureme
     other = Candidate("wrong")
     wrong = Fault(stage="verify", verdict=Verdict.INCORRECT, message="off by one", candidate=other.id)
     fast = calm.model_copy(update={"candidate": other.id, "speedup_interval": Interval(low=5.0, high=6.0)})
-    results = [(GOOD, calm), (GOOD, disturbed), (other, wrong), (other, fast)]
+    results: list[tuple[Candidate, ToolResult]] = [(GOOD, calm), (GOOD, disturbed), (other, wrong), (other, fast)]
     call = ToolCall(id="call_9", name="benchmark", arguments="{}")
     returned = [
         ToolReturned(
