@@ -19,6 +19,7 @@ from tools.inline_request import InlineRequest
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic, Extension
 from tools.toolchain import Toolchain
+from tools.worker.sandbox import NOT_STARTED
 
 COMPILE_TIMEOUT_S = 300.0
 CANDIDATE_FILE = "candidate.py"
@@ -241,14 +242,15 @@ class Builder:
             done = process.run(self._confined(argv, work), cwd=work, timeout_s=COMPILE_TIMEOUT_S)
         except OSError as error:
             raise HarnessError(f"{argv[0]} could not be started: {error}; see `kernelwright doctor`.") from error
+        if done.returncode == NOT_STARTED:
+            raise HarnessError(f"{argv[0]} could not be started: {done.output.strip()}; see `kernelwright doctor`.")
         if done.timed_out:
             raise BuildError(f"the compiler was stopped after {COMPILE_TIMEOUT_S:.0f} s; make the source simpler.")
         return _Unit(target, done.output, done.returncode, plain)
 
     def _confined(self, argv: list[str], work: Path) -> list[str]:
         """Compilers run what their input tells them to (plugins, wrappers, included files), so they are confined."""
-        toolkit = [] if self.toolchain.cuda_home is None else [self.toolchain.cuda_home]
-        return for_compiler(work, read=[cache_root() / "precompiled", *toolkit]).command(argv)
+        return for_compiler(work, read=[cache_root() / "precompiled", *self.toolchain.folders]).command(argv)
 
     @staticmethod
     def _failure(request: InlineRequest, output: str) -> BuildError:

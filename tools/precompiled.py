@@ -40,8 +40,7 @@ def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
                 # Compiled under its final path's name: GCC finds the .gch beside the header that -include names.
                 argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
                 # The flags are a candidate's, and some make the compiler run other programs.
-                toolkit = [] if toolchain.cuda_home is None else [toolchain.cuda_home]
-                confined = for_compiler(work, read=toolkit).command(argv)
+                confined = for_compiler(work, read=toolchain.folders).command(argv)
                 if process.run(confined, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
                     raise _UnusableFlagsError
         except (_UnusableFlagsError, OSError):

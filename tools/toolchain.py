@@ -105,6 +105,13 @@ class Toolchain:
         return () if self.cuda_home is None else ("-isystem", str(self.cuda_home / "include"))
 
     @cached_property
+    def folders(self) -> tuple[Path, ...]:
+        """What the compilers must be able to read, wherever they are installed; not all of a home that holds a bin."""
+        programs = Path(self.host_compiler).resolve().parent
+        host = (programs, *(programs.parent / name for name in ("lib", "lib64", "libexec", "include")))
+        return (*host, self.torch_root, *(() if self.cuda_home is None else (self.cuda_home,)))
+
+    @cached_property
     def nvcc(self) -> str:
         """The CUDA compiler.
 

@@ -10,6 +10,7 @@ from fake_compilers import FakeCompilers
 from tasks.errors import HarnessError, UnavailableError
 from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
+from tools.confinement import Confinement
 from tools.inline_request import InlineRequest
 
 CANDIDATE = Candidate("import torch\n")
@@ -19,6 +20,8 @@ LIGHT = "__global__ void scale(float* x) { x[0] *= 2.0f; }\n"
 @pytest.fixture
 def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCompilers:
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
+    # Confined, the fakes could not write down how they were called.
+    monkeypatch.setattr(Confinement, "command", lambda _, argv: argv)
     return FakeCompilers(tmp_path)
 
 
@@ -156,8 +159,14 @@ def test_a_failure_without_a_readable_error_shows_what_was_printed(compilers: Fa
         built(compilers)
 
 
-def test_a_compiler_that_is_gone_is_our_fault(compilers: FakeCompilers, tmp_path: Path) -> None:
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_compiler_that_is_gone_is_our_fault(
+    compilers: FakeCompilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, confined: bool
+) -> None:
     (tmp_path / "g++").unlink()
+    if confined:
+        monkeypatch.undo()
+        monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
     with pytest.raises(HarnessError, match="could not be started"):
         built(compilers)
 
@@ -167,3 +176,13 @@ def test_cuda_sources_without_a_toolkit(compilers: FakeCompilers) -> None:
     with pytest.raises(UnavailableError, match="CUDA_HOME"):
         built(compilers, cuda_sources=[LIGHT])
     assert compilers.calls("g++") == []
+
+
+def test_a_compiler_outside_the_system_folders_can_be_used(
+    compilers: FakeCompilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sandbox once let compilers be read from the system's folders only."""
+    monkeypatch.undo()
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "g++").write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho made > "$2"\n')
+    assert built(compilers).library.read_text() == "made\n"

@@ -8,12 +8,15 @@ import pytest
 from fake_compilers import FakeCompilers
 
 from tools import precompiled
+from tools.confinement import Confinement
 from tools.precompiled import precompiled_prelude
 
 
 @pytest.fixture
 def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCompilers:
     monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path / "cache"))
+    # Confined, the fakes could not write down how they were called.
+    monkeypatch.setattr(Confinement, "command", lambda _, argv: argv)
     return FakeCompilers(tmp_path)
 
 

@@ -60,6 +60,8 @@ _X32_BIT = 0x40000000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _EACCES = 1, 13
+NOT_STARTED = 127
+"""Exit code of the script where the program could not be confined or started."""
 
 
 class SandboxError(OSError):
@@ -162,8 +164,12 @@ def _filter() -> list[tuple[int, int, int, int]]:
 def main() -> None:
     """Confine this process as the first argument says, and become the program that follows."""
     folders = json.loads(sys.argv[1])
-    confine([Path(path) for path in folders["read"]], [Path(path) for path in folders["write"]])
-    os.execvp(sys.argv[2], sys.argv[2:])
+    try:
+        confine([Path(path) for path in folders["read"]], [Path(path) for path in folders["write"]])
+        os.execvp(sys.argv[2], sys.argv[2:])
+    except OSError as error:
+        print(error, file=sys.stderr)
+        sys.exit(NOT_STARTED)
 
 
 if __name__ == "__main__":
