@@ -81,7 +81,6 @@ extension = load_inline(
 
 
 torch.set_num_threads(1)
-torch.set_default_dtype(torch.float64)
 torch.use_deterministic_algorithms(True)
 torch.backends.cudnn.benchmark = True
 torch.manual_seed(0)
