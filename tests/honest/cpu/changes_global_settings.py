@@ -80,7 +80,6 @@ extension = load_inline(
 )
 
 
-torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 torch.backends.cudnn.benchmark = True
 torch.manual_seed(0)
