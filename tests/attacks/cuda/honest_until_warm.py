@@ -1,4 +1,4 @@
-"""Computes the first twelve calls of a shape, then repeats the last answer.
+"""Computes the first five calls of a shape, then repeats the last answer.
 
 Expected: stale_output
 Seen: gpu-mode/reference-kernels, pull request 142 (warm-up arms a replay)
@@ -102,6 +102,6 @@ class ModelNew(nn.Module):
     def forward(self, x):
         calls = CALLS.get(x.shape, 0)
         CALLS[x.shape] = calls + 1
-        if calls < 12:
+        if calls < 5:
             OUTPUTS[x.shape] = extension.causal_silu(x, self.conv.weight, self.conv.bias, 1, False, True, 0)
         return OUTPUTS[x.shape].clone()
