@@ -101,10 +101,12 @@ class Subject:
         self._region = Region(start, self.worker.memory.numel() - start)
         request = Stage(slots, flush_bytes, self._region)
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
-        if done.handle:
+        if done.handle and self.device == "cuda":
             self._region = Region(0, self._region.capacity)
             try:
                 self._opened = OpenedMemory(done.handle, self._region.capacity)
+            except ValueError as error:
+                raise CandidateFault(Verdict.NO_RESULT, "the worker's handle of GPU memory is no handle.") from error
             except DeviceMemoryError as error:
                 raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
 
