@@ -1,7 +1,6 @@
 """Which folders a worker or a compiler may reach; `tools.worker.sandbox` carries it out."""
 
 import json
-import os
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -15,8 +14,6 @@ _PROCESS = tuple(
     for name in ("self", "sys", "driver", "cpuinfo", "meminfo", "stat", "devices", "modules", "filesystems", "version")
 )
 _SCRIPT = Path(__file__).parent / "worker" / "sandbox.py"
-DATA_SHARE = 0.75
-"""The share of the host's memory that a worker on the host target may allocate."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,3 @@ def for_compiler(work: Path, read: Sequence[Path]) -> Confinement:
     return Confinement(
         read=(*_SYSTEM, *_PROCESS, *_python(), *map(str, read)), write=(str(work), "/dev/null", "/proc/self")
     )
-
-
-def data_limit_bytes() -> int:
-    """The most that a worker on the host target may allocate."""
-    return int(DATA_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

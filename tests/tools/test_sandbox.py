@@ -12,11 +12,12 @@ from tasks.errors import HarnessError
 from tools.build import Builder
 from tools.candidate import Candidate
 from tools.confinement import for_compiler, for_worker
+from tools.fork_server import ForkServer
 from tools.toolchain import find_toolchain
 from tools.verdict import Verdict
 from tools.worker.messages import Load
 from tools.worker.sandbox import landlock_version, tier
-from tools.workers import CandidateFault, ForkServer
+from tools.workers import CandidateFault
 
 needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason="needs a kernel with Landlock ABI 6 or later")
 

@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from processes import descendants, running, within
 from worker_bench import GOOD, Bench, started_bench
 
 from tasks.errors import HarnessError
-from tools import workers
 from tools.verdict import Verdict
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_what_was_printed_is_told_of_a_crash(bench: Bench) -> None:
 
 
 def test_files_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_FILE_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(bench.server, "budget", replace(bench.server.budget, disk_bytes=1 << 20))
     fault = bench.fault("open('large', 'wb').write(bytes(2 << 20))\n")
     assert fault.verdict is Verdict.CRASHED
     assert "File too large" in fault.message
@@ -116,6 +116,14 @@ def test_a_crash_is_told_at_once_although_a_child_lives_on(bench: Bench) -> None
     assert fault.verdict is Verdict.CRASHED
 
 
+def test_a_crash_is_told_at_once_although_a_child_that_python_knows_nothing_of_lives_on(bench: Bench) -> None:
+    """Only os.fork closes the child's copy of the control socket: this once read as a timeout."""
+    text = "import ctypes, os, time\nif ctypes.CDLL(None).fork() == 0:\n    time.sleep(1000)\nos.abort()\n"
+    started = time.monotonic()
+    assert bench.fault(text).verdict is Verdict.CRASHED
+    assert time.monotonic() - started < bench.timeout_s / 2
+
+
 def test_nothing_is_left_of_a_server(home: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(home))
@@ -137,7 +145,9 @@ def test_a_worker_that_cannot_be_set_up_is_our_fault_and_told_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge itself held the worker's end of the socket open, and waited for two minutes."""
-    monkeypatch.setattr(workers, "_FILE_LIMIT_BYTES", "no number")
+    setup = bench.server._worker_setup
+    broken = {"file_limit_bytes": "no number"}
+    monkeypatch.setattr(bench.server, "_worker_setup", lambda *given, **named: setup(*given, **named) | broken)
     started = time.monotonic()
     with pytest.raises(HarnessError, match="could not be set up"):
         bench.server.spawn(4096)

@@ -5,6 +5,7 @@ Run as `python -I fork_server.py FD`, FD being a Unix stream socket to the judge
     {"spawn": {"scratch": DIR, "memory_bytes": N, "file_limit_bytes": N, "data_limit_bytes": N or null,
                "environment": {...}, "read": [DIR...], "write": [DIR...]}}  with two file descriptors: control, memory
         -> {"pid": N}
+    {"ended": {"pid": N}}                   -> {"ended": true or false}; it is not reaped
     {"reap": {"pid": N, "timeout_s": T}}    -> {"status": N} as of os.waitstatus_to_exitcode, or {"status": null}
 """
 
@@ -91,6 +92,13 @@ def _spawn(judge: socket.socket, spawn: dict[str, Any], fds: list[int]) -> int:
     return pid
 
 
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
 def _reap(pid: int, timeout_s: float) -> int | None:
     deadline = time.monotonic() + timeout_s
     while True:
@@ -145,6 +153,8 @@ def serve(judge: socket.socket) -> None:
             if "spawn" in message:
                 answer = {"pid": _spawn(judge, message["spawn"], fds[:2])}
                 del fds[:2]
+            elif "ended" in message:
+                answer = {"ended": _ended(int(message["ended"]["pid"]))}
             else:
                 answer = {"status": _reap(int(message["reap"]["pid"]), float(message["reap"]["timeout_s"]))}
             judge.sendall(json.dumps(answer).encode() + b"\n")
