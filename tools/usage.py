@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES = 512
@@ -45,6 +46,14 @@ class Budget:
     processes: int = PROCESS_LIMIT
 
 
+class Excess(NamedTuple):
+    """What exceeds a budget."""
+
+    of: Literal["memory", "files", "processes"]
+    message: str
+    """The limit and the use, to follow the name of what took it."""
+
+
 def host_memory_bytes() -> int:
     """The host's memory, or what the control group of a container leaves of it."""
     memory = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
@@ -57,6 +66,11 @@ def host_memory_bytes() -> int:
 def memory_limit_bytes() -> int:
     """The most that a worker, with all it started, may have resident; on the host target also what it may allocate."""
     return int(MEMORY_SHARE * host_memory_bytes())
+
+
+def compiler_budget() -> Budget:
+    """What a compiler may take: a precompiled header of PyTorch is some hundred megabytes."""
+    return Budget(memory_limit_bytes(), disk_bytes=4 * FOLDER_LIMIT_BYTES)
 
 
 FileIdentity = tuple[int, int]
@@ -122,3 +136,20 @@ def _folder_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.lstat(Path(place) / name).st_blocks * _BLOCK_BYTES
     return total
+
+
+def excess(taken: Usage, budget: Budget) -> Excess | None:
+    """What is too much, memory first; None where all is within the budget."""
+    if taken.resident_bytes > budget.memory_bytes:
+        message = f"had {_mib(taken.resident_bytes)} of memory resident in {taken.processes} processes; the limit is"
+        return Excess("memory", f"{message} {_mib(budget.memory_bytes)}")
+    if taken.disk_bytes > budget.disk_bytes:
+        message = f"held {_mib(taken.disk_bytes)} in files; the limit for all of them together is"
+        return Excess("files", f"{message} {_mib(budget.disk_bytes)}")
+    if taken.processes > budget.processes:
+        return Excess("processes", f"ran {taken.processes} processes; the limit is {budget.processes}")
+    return None
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):,.0f} MiB"

@@ -23,7 +23,7 @@ from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
 from tools.replies import BuildLine, Done, DoneLine, WorkerFault, parse_reply
 from tools.results import Diagnostic, Extension
-from tools.usage import Budget, FileIdentity, Usage, usage
+from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
 from tools.worker.messages import Request, Timed, Wire, request_to_json
 
@@ -54,32 +54,6 @@ class CandidateFault(Exception):
         self.message = message
         self.diagnostics = diagnostics
         self.excess = excess
-
-
-def _excess(taken: Usage, budget: Budget) -> CandidateFault | None:
-    """The fault of taking too much; None where all is within the budget."""
-    if taken.resident_bytes > budget.memory_bytes:
-        return CandidateFault(
-            Verdict.OUT_OF_MEMORY,
-            f"the worker had {_mib(taken.resident_bytes)} of memory resident in {taken.processes} processes; the limit "
-            f"is {_mib(budget.memory_bytes)}. It was killed.",
-        )
-    if taken.disk_bytes > budget.disk_bytes:
-        return CandidateFault(
-            Verdict.CRASHED,
-            f"the worker held {_mib(taken.disk_bytes)} in files; the limit for all its files together is "
-            f"{_mib(budget.disk_bytes)}. It was killed.",
-        )
-    if taken.processes > budget.processes:
-        return CandidateFault(
-            Verdict.CRASHED,
-            f"the worker ran {taken.processes} processes; the limit is {budget.processes}. All of them were killed.",
-        )
-    return None
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 20):,.0f} MiB"
 
 
 class Keeper(Protocol):
@@ -205,11 +179,12 @@ class Worker:
         taken = usage(self.pid, self.scratch, self.budget, self.memory_identity)
         self._looked_at = time.monotonic()
         self._look_cost_s = self._looked_at - started
-        fault = _excess(taken, self.budget)
-        if fault is not None:
+        over = excess(taken, self.budget)
+        if over is not None:
             self._spent = True
             self._signal(signal.SIGKILL)
-            raise fault
+            verdict = Verdict.OUT_OF_MEMORY if over.of == "memory" else Verdict.CRASHED
+            raise CandidateFault(verdict, f"the worker {over.message}. It was killed, with all it had started.")
 
     def pause(self) -> None:
         """Stop the worker and all it started, so that they neither write late nor take time from others."""
