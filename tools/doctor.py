@@ -16,9 +16,10 @@ from tasks.errors import KernelwrightError
 from tasks.record import Record
 from tasks.spec import Target
 from tools.cache import cache_root
+from tools.confinement import tier
 from tools.process import run
 from tools.toolchain import find_cuda_home, find_host_compiler, nvcc_version
-from tools.worker.sandbox import landlock_version, tier
+from tools.worker.sandbox import landlock_version
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
@@ -206,11 +207,11 @@ def _optional_tool(name: str, purpose: str) -> Finding:
 def _sandbox() -> Finding:
     """The tier that workers and compilers run in; its name stands in every result."""
     if landlock_version():
-        return Finding(check="sandbox", status="ok", found=tier())
+        return Finding(check="sandbox", status="ok", found=tier(gpu=False))
     return Finding(
         check="sandbox",
         status="note",
-        found=f"{tier()}: this kernel has no Landlock, so files and network stay within a candidate's reach",
+        found=f"{tier(gpu=False)}: this kernel has no Landlock, so files and network stay within a candidate's reach",
         remedy="use Linux 5.13 or later with Landlock enabled, or run candidates you do not trust in a container",
     )
 

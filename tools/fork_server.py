@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 
 from tasks.errors import HarnessError
+from tools import bubblewrap
 from tools.cache import cache_root
-from tools.confinement import for_worker
+from tools.confinement import for_worker, import_folders
 from tools.process import scrubbed_environment
 from tools.usage import Budget, memory_limit_bytes
 from tools.worker.messages import Wire
@@ -27,6 +28,8 @@ from tools.workers import START_TIMEOUT_S, Worker
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _REAP_TIMEOUT_S = 10.0
 _LOG_TAIL = 1500
+_HIDDEN_BYTES = 4096
+"""The size of the empty file system on a folder that a worker is not to see."""
 _KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
 
@@ -38,9 +41,23 @@ class ForkServer:
         self.budget = Budget(memory_limit_bytes() if data_limit_bytes is None else data_limit_bytes)
         self._data_limit_bytes = data_limit_bytes
         self._gpu = gpu
-        ours, theirs = socket.socketpair()
+        # Kept, because what the variables say later does not change what the server can see.
+        self._cache = cache_root()
+        self._isolated = not bubblewrap.lacks(gpu=gpu)
         self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
         self._log = (self._root / "fork_server.log").open("wb")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = self._start(theirs)
+        ours.settimeout(START_TIMEOUT_S)
+        self._socket = ours
+        self._wire = Wire(ours)
+
+    def _start(self, socket_to_judge: socket.socket) -> "subprocess.Popen[bytes]":
+        compile_caches = [self._cache / name for name in ("inductor", "triton")]
+        # A folder that is made later would be neither in the server's sight nor covered by its workers' rules.
+        for folder in (self._cache / "builds", *compile_caches):
+            folder.mkdir(exist_ok=True)
         # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
         # measurements.
         environment = scrubbed_environment(
@@ -49,19 +66,22 @@ class ForkServer:
             TORCHINDUCTOR_COMPILE_THREADS="1",
             KINETO_LOG_LEVEL=_KINETO_SILENT,
         )
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
+        argv = [sys.executable, "-I", str(_SERVER), str(socket_to_judge.fileno()), *import_folders()]
+        if self._isolated:
+            own_code = [_SERVER.parent, _SERVER.parents[1] / "__init__.py"]
+            sight = for_worker(self._root, [self._cache / "builds", *own_code], compile_caches, gpu=self._gpu)
+            limit = self.budget.disk_bytes
+            argv = [*bubblewrap.prefix(sight.read, sight.write, limit, gpu=self._gpu, mounting=True), *argv]
+        return subprocess.Popen(
+            argv,
+            cwd="/",
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[socket_to_judge.fileno()],
             start_new_session=True,
         )
-        theirs.close()
-        ours.settimeout(START_TIMEOUT_S)
-        self._socket = ours
-        self._wire = Wire(ours)
 
     @property
     def pid(self) -> int:
@@ -79,7 +99,6 @@ class ForkServer:
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
-        worker: Worker | None = None
         try:
             # Our copy of the worker's end must be closed before the worker is waited for, or its death goes unnoticed.
             with theirs, self._failing_clearly():
@@ -104,13 +123,16 @@ class ForkServer:
             os.close(memory_fd)
 
     def _worker_setup(self, scratch: Path, memory_bytes: int, *, trusted: bool) -> dict[str, object]:
-        cache = cache_root()
-        compile_caches = [cache / name for name in ("inductor", "triton")]
-        # A folder that is made later would not be covered by the rules.
-        for folder in (cache / "builds", *compile_caches):
-            folder.mkdir(exist_ok=True)
+        compile_caches = [self._cache / name for name in ("inductor", "triton")]
         inductor, triton = compile_caches if trusted else (scratch, scratch)
-        reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [], gpu=self._gpu)
+        write = compile_caches if trusted else []
+        private: dict[str, int] = {}
+        if self._isolated:
+            # The server's folder holds those of other workers.
+            private = {str(folder): self.budget.disk_bytes for folder in (self._root, bubblewrap.SHARED_MEMORY)}
+            private |= {} if trusted else {str(folder): _HIDDEN_BYTES for folder in compile_caches}
+            write = [*write, bubblewrap.SHARED_MEMORY]
+        reach = for_worker(scratch, read=[self._cache / "builds"], write=write, gpu=self._gpu)
         return {
             "scratch": str(scratch),
             "memory_bytes": memory_bytes,
@@ -119,6 +141,7 @@ class ForkServer:
             "environment": {"TORCHINDUCTOR_CACHE_DIR": str(inductor), "TRITON_CACHE_DIR": str(triton)},
             "read": reach.read,
             "write": reach.write,
+            "private": private,
         }
 
     def ended(self, pid: int) -> bool:

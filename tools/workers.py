@@ -6,11 +6,13 @@ size the candidate's own write fails, which is `crashed`, and a verdict must not
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,9 @@ they are nothing."""
 _LOOK_SHARE = 0.1
 """The share of the waiting that looking may take, on a machine with very many processes."""
 _PRINTED_TAIL = 1500
+_SETUP_LINE_BYTES = 64
+_CREDENTIALS = struct.Struct("=iII")
+"""struct ucred: process, user, group."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
 
@@ -71,7 +76,8 @@ class Worker:
     """The judge's end of one worker."""
 
     server: Keeper
-    pid: int
+    number: int
+    """Its process number in the server's own process namespace."""
     control: socket.socket
     memory: torch.Tensor
     """uint8, shared with the worker."""
@@ -88,6 +94,8 @@ class Worker:
         self._wire = Wire(self.control)
         self._ended = False
         self._spent = False
+        self.pid = 0
+        """Its process number here, once it stands; 0 where it never stood."""
         self._looked_at = 0.0
         self._look_cost_s = 0.0
 
@@ -95,11 +103,15 @@ class Worker:
         """Wait until the worker stands; raises HarnessError where it does not."""
         self.control.settimeout(START_TIMEOUT_S)
         try:
-            message = self._wire.receive()
-        except (OSError, ValueError) as error:
+            # The kernel names the sender of a message by its number in the receiver's namespace.
+            self.control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            line, told, _, _ = self.control.recvmsg(_SETUP_LINE_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+            self.control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        except OSError as error:
             raise HarnessError(f"a worker did not start: {error}") from error
-        if message is None:
+        if not line:
             raise HarnessError(f"a worker could not be set up: {self._death().message}")
+        self.pid = next(_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS)
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
@@ -156,7 +168,7 @@ class Worker:
                 self._require_bounded()
                 if time.monotonic() >= deadline:
                     raise
-                if not self.server.ended(self.pid):
+                if not self.server.ended(self.number):
                     continue
                 message = self._last_line()
             if message is None:
@@ -201,8 +213,10 @@ class Worker:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        # Group 0 would be the judge's own.
+        if self.pid > 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
 
     @property
     def alive(self) -> bool:
@@ -221,6 +235,8 @@ class Worker:
     def _fault(self, fault: WorkerFault) -> CandidateFault:
         where = f" (candidate.py: {'; '.join(fault.lines)})" if fault.lines else ""
         text = f"{fault.type}: {fault.message}{where}"
+        if os.strerror(errno.ENOSPC) in fault.message:
+            text += f"; a worker's files may take {self.budget.disk_bytes >> 20} MiB together"
         match fault.kind:
             case "build":
                 for error in self.build_faults:
@@ -240,7 +256,7 @@ class Worker:
 
     def _death(self) -> CandidateFault:
         self._ended = True
-        code = self.server.reap(self.pid)
+        code = self.server.reap(self.number)
         printed = self._printed()
         if code is None or code >= 0:
             return CandidateFault(
@@ -270,5 +286,5 @@ class Worker:
         if not self._ended:
             self._ended = True
             with contextlib.suppress(HarnessError):
-                self.server.reap(self.pid)
+                self.server.reap(self.number)
         shutil.rmtree(self.scratch, ignore_errors=True)

@@ -58,6 +58,8 @@ def test_many_small_files_are_bounded_together(bench: Bench, text: str) -> None:
 
 def test_many_processes_are_killed_all_together(bench: Bench) -> None:
     limited(bench, processes=20)
+    with bench.worker():
+        pass
     before = descendants(bench.server.pid)
     with bench.worker() as worker:
         with pytest.raises(CandidateFault, match="processes; the limit is 20") as caught:

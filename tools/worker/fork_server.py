@@ -1,10 +1,12 @@
 """The fork server: imports PyTorch once, and forks a fresh worker for each candidate. It never touches a GPU.
 
-Run as `python -I fork_server.py FD`, FD being a Unix stream socket to the judge. Messages, one JSON object a line:
+Run as `python -I fork_server.py FD FOLDER...`, FD being a Unix stream socket to the judge, and the folders those that
+the judge imports installed packages from. Messages, one JSON object a line:
 
     {"spawn": {"scratch": DIR, "memory_bytes": N, "file_limit_bytes": N, "data_limit_bytes": N or null,
-               "environment": {...}, "read": [DIR...], "write": [DIR...]}}  with two file descriptors: control, memory
-        -> {"pid": N}
+               "environment": {...}, "read": [DIR...], "write": [DIR...], "private": {DIR: BYTES, ...}}}
+        with two file descriptors: control, memory
+        -> {"pid": N}, in the server's own process namespace; so are the numbers below
     {"ended": {"pid": N}}                   -> {"ended": true or false}; it is not reaped
     {"reap": {"pid": N, "timeout_s": T}}    -> {"status": N} as of os.waitstatus_to_exitcode, or {"status": null}
 """
@@ -23,11 +25,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Behind the standard library: the archive, the folder, and the one of compiled modules, which stand first everywhere.
+sys.path[3:3] = sys.argv[2:]
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch
+import torch  # noqa: E402
 
-from tools.worker import main, sandbox
+from tools.worker import main, sandbox  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LAST_SWEEP_S = 2.0
@@ -54,12 +58,16 @@ def _become_worker(control: int, memory: int, spawn: dict[str, Any]) -> None:
     """Runs in the forked child, and never returns."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    scratch = spawn["scratch"]
-    os.chdir(scratch)
-    os.environ.update(TMPDIR=scratch, HOME=scratch, **spawn["environment"])
-    tempfile.tempdir = None  # imports before the fork may have looked TMPDIR up already
+    scratch = Path(spawn["scratch"])
     null = os.open(os.devnull, os.O_RDONLY)
-    printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    # Before the folder may become a file system of the worker's own, because the judge reads this file.
+    printed = os.open(scratch / "printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if spawn["private"]:
+        sandbox.mount_private({Path(path): size_bytes for path, size_bytes in spawn["private"].items()})
+        scratch.mkdir(exist_ok=True)
+    os.chdir(scratch)
+    os.environ.update(TMPDIR=str(scratch), HOME=str(scratch), **spawn["environment"])
+    tempfile.tempdir = None  # imports before the fork may have looked TMPDIR up already
     os.dup2(null, 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
