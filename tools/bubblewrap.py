@@ -71,7 +71,7 @@ def lacks(*, gpu: bool) -> str:
         return f"bubblewrap is not installed: {INSTALL}"
     from tools.confinement import for_compiler
 
-    reach = for_compiler(Path(sys.prefix) / "bin", read=[_SCRIPT])
+    reach = for_compiler(_SCRIPT, read=[_SCRIPT])
     cuda = gpu and Path("/dev/nvidiactl").exists()
     program = [sys.executable, "-I", "-S", "-c", _CUDA_COMES_UP] if cuda else ["true"]
     argv = prefix(reach.read, (), _PROBE_SHARED_BYTES, gpu=gpu, mounting=True)

@@ -39,8 +39,10 @@ class Confinement:
 
     def command(self, argv: list[str]) -> list[str]:
         """A command line that runs another one confined, by all means that this machine has."""
-        around = [] if bubblewrap.lacks(gpu=False) else bubblewrap.prefix(self.read, self.write, FOLDER_LIMIT_BYTES)
-        return [*around, *self.script(argv)]
+        confined = self.script(argv)
+        if bubblewrap.lacks(gpu=False):
+            return confined
+        return [*bubblewrap.prefix((*self.read, str(_SCRIPT)), self.write, FOLDER_LIMIT_BYTES), *confined]
 
     def script(self, argv: list[str], private: Mapping[Path, int] | None = None) -> list[str]:
         """A command line that runs another one confined by the kernel's own means.
@@ -86,7 +88,7 @@ def for_worker(scratch: Path, read: Sequence[Path], write: Sequence[Path], *, gp
 def for_compiler(work: Path, read: Sequence[Path]) -> Confinement:
     """What a compiler may reach: the system, Python's and PyTorch's headers, and its private folder."""
     return Confinement(
-        read=(*_SYSTEM, *_PROCESS, *_DEVICES, *_python(), str(_SCRIPT), *map(str, read)),
+        read=(*_SYSTEM, *_PROCESS, *_DEVICES, *_python(), *map(str, read)),
         write=(str(work), "/dev/null", "/proc/self"),
     )
 
