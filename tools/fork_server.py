@@ -131,7 +131,8 @@ class ForkServer:
             # The server's folder holds those of other workers.
             private = {str(folder): self.budget.disk_bytes for folder in (self._root, bubblewrap.SHARED_MEMORY)}
             private |= {} if trusted else {str(folder): _HIDDEN_BYTES for folder in compile_caches}
-            write = [*write, bubblewrap.SHARED_MEMORY]
+            # CUDA may use it; it is this worker's alone.
+            write = [*write, bubblewrap.SHARED_MEMORY] if self._gpu else write
         reach = for_worker(scratch, read=[self._cache / "builds"], write=write, gpu=self._gpu)
         return {
             "scratch": str(scratch),

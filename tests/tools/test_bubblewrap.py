@@ -3,11 +3,10 @@
 import os
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from tiers import needs_bubblewrap
+from tiers import needs_bubblewrap, without_bubblewrap
 from worker_bench import Bench, started_bench
 
 from tools import bubblewrap, confinement
@@ -31,11 +30,6 @@ def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     bench = started_bench()
     yield bench
     bench.server.close()
-
-
-@lru_cache
-def without_bubblewrap(*, gpu: bool) -> str:
-    return f"bubblewrap is not used in this test, gpu={gpu}"
 
 
 def told(bench: Bench, code: str) -> str:

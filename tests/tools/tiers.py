@@ -1,6 +1,7 @@
 """The ways to confine a process that this machine has, for tests that must hold in each."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import pytest
 
@@ -15,6 +16,12 @@ _LACKS = bubblewrap.lacks(gpu=False)
 
 needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason="needs a kernel with Landlock ABI 6 or later")
 needs_bubblewrap = pytest.mark.skipif(bool(_LACKS), reason=_LACKS)
+
+
+@lru_cache
+def without_bubblewrap(*, gpu: bool) -> str:
+    """Stands for `bubblewrap.lacks` where a test is about the other means."""
+    return f"bubblewrap is not used in this test, gpu={gpu}"
 
 
 def by_the_kernel(reach: Confinement, argv: list[str]) -> list[str]:

@@ -68,6 +68,8 @@ _X32_BIT = 0x40000000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _EACCES = 1, 13
+SECCOMP_MACHINE = "x86_64"
+"""The processor, as the platform calls it, whose system calls the filter knows."""
 NOT_STARTED = 127
 """Exit code of the script where the program could not be confined or started."""
 
@@ -88,7 +90,7 @@ def landlock_version() -> int:
 def parts() -> tuple[str, ...]:
     """The names of what `confine` does on this machine, after that of a process of its own."""
     landlock = [f"landlock-{landlock_version()}"] if landlock_version() else []
-    return ("process", *landlock, *(["seccomp"] if platform.machine() == "x86_64" else []))
+    return ("process", *landlock, *(["seccomp"] if platform.machine() == SECCOMP_MACHINE else []))
 
 
 def mount_private(folders: Mapping[Path, int]) -> None:
@@ -125,7 +127,7 @@ def confine(read: Iterable[Path], write: Iterable[Path]) -> None:
         raise SandboxError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS was refused")
     if version := landlock_version():
         _landlock(libc, version, read, write)
-    if platform.machine() == "x86_64":
+    if platform.machine() == SECCOMP_MACHINE:
         _seccomp(libc)
 
 
