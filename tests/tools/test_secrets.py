@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiers import TIERS, Tier
+from tiers import TIERS, Tier, without_bubblewrap
+from worker_bench import started_bench
 
+from tools import bubblewrap
 from tools.confinement import for_compiler, for_worker
 from tools.process import run
 from tools.toolchain import find_host_compiler
+from tools.worker.sandbox import landlock_version
 
 SECRET = "sk-not-for-candidates"
 # Every process in sight, by all that the kernel tells of one; an opened file descriptor and a root folder lead further.
@@ -55,6 +58,23 @@ def test_a_worker_cannot_read_a_key(tmp_path: Path, tier: Tier, harness: int) ->
     script = SEARCH.replace('b"SECRET"', disguised).replace("OUTSIDE", str(harness))
     argv = tier(for_worker(tmp_path, read=[], write=[]), [sys.executable, "-I", "-S", "-c", script])
     assert run(argv, cwd=tmp_path, timeout_s=120).output == "searched\n"
+
+
+@pytest.mark.parametrize("tier", ["as it is", "kernel"])
+def test_a_candidate_cannot_read_a_key(harness: int, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is forked rather than started, and its server was started by the harness itself."""
+    if tier == "kernel":
+        if not landlock_version():
+            pytest.skip("needs a kernel with Landlock")
+        monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+    disguised = f"bytes.fromhex('{SECRET.encode().hex()}')"
+    script = SEARCH.replace('b"SECRET"', disguised).replace("OUTSIDE", str(harness))
+    bench = started_bench()
+    try:
+        text = "found = []\nprint = lambda *words: found.append(words)\n" + script + "raise RuntimeError(found)\n"
+        assert bench.fault(text).message.startswith("RuntimeError: [('searched',)] (candidate.py")
+    finally:
+        bench.server.close()
 
 
 @pytest.mark.parametrize("tier", TIERS)
