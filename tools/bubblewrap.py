@@ -10,19 +10,15 @@ refused by seccomp and Landlock alone.
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from tools.process import scrubbed_environment
 
 _PROBE_TIMEOUT_S = 60.0
 _ONLY_WITHOUT_GPU = ("--unshare-pid", "--unshare-net", "--unshare-ipc")
-_PROBE_SHARED_BYTES = 1 << 20
-_SCRIPT = Path(__file__).parent / "worker" / "sandbox.py"
 SHARED_MEMORY = Path("/dev/shm")
-_CUDA_COMES_UP = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+CUDA_COMES_UP = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap)"
 ALLOW = (
     "allow it user namespaces (Ubuntu 23.10 and later: an AppArmor profile for bwrap that allows userns, or sysctl "
@@ -64,22 +60,11 @@ def _as_given_and_resolved(paths: Iterable[str]) -> set[Path]:
     return {found for path in given for found in (path, path.resolve()) if found != Path("/")}
 
 
-@lru_cache(maxsize=2)
-def lacks(*, gpu: bool) -> str:
-    """What keeps bubblewrap from working here, and what to do; an empty text where it works, which is tried once."""
-    if shutil.which("bwrap") is None:
-        return f"bubblewrap is not installed: {INSTALL}"
-    from tools.confinement import for_compiler
+def why_not(argv: Sequence[str], *, cuda: bool) -> str:
+    """Run a command line that `prefix` begins; what keeps it from working, and what to do, or an empty text.
 
-    reach = for_compiler(_SCRIPT, read=[_SCRIPT])
-    cuda = gpu and Path("/dev/nvidiactl").exists()
-    program = [sys.executable, "-I", "-S", "-c", _CUDA_COMES_UP] if cuda else ["true"]
-    argv = prefix(reach.read, (), _PROBE_SHARED_BYTES, gpu=gpu, mounting=True)
-    argv += reach.script(program, private={SHARED_MEMORY: _PROBE_SHARED_BYTES})
-    return _why_not(argv, cuda)
-
-
-def _why_not(argv: Sequence[str], cuda: bool) -> str:
+    With `cuda` the command line is to end in `CUDA_COMES_UP`, which a refusal of namespaces does not explain.
+    """
     try:
         done = subprocess.run(
             argv,

@@ -5,10 +5,12 @@
 
 import importlib.util
 import json
+import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tools import bubblewrap
@@ -28,6 +30,7 @@ _PROCESS = tuple(
 # Not all of /dev: for root it holds the disks and the memory.
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 _SCRIPT = Path(__file__).parent / "worker" / "sandbox.py"
+_PROBE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Confinement:
     def command(self, argv: list[str]) -> list[str]:
         """A command line that runs another one confined, by all means that this machine has."""
         confined = self.script(argv)
-        if bubblewrap.lacks(gpu=False):
+        if lacks_bubblewrap(gpu=False):
             return confined
         return [*bubblewrap.prefix((*self.read, str(_SCRIPT)), self.write, FOLDER_LIMIT_BYTES), *confined]
 
@@ -93,7 +96,23 @@ def for_compiler(work: Path, read: Sequence[Path]) -> Confinement:
     )
 
 
+@lru_cache(maxsize=2)
+def lacks_bubblewrap(*, gpu: bool) -> str:
+    """What keeps bubblewrap from working here, and what to do; an empty text where it works.
+
+    Found out once, by running a program in it that is confined like a worker: on a GPU one that starts CUDA.
+    """
+    if shutil.which("bwrap") is None:
+        return f"bubblewrap is not installed: {bubblewrap.INSTALL}"
+    private = bubblewrap.SHARED_MEMORY
+    reach = for_worker(private, read=[_SCRIPT], write=[], gpu=gpu)
+    cuda = gpu and Path("/dev/nvidiactl").exists()
+    program = [sys.executable, "-I", "-S", "-c", bubblewrap.CUDA_COMES_UP] if cuda else ["true"]
+    around = bubblewrap.prefix(reach.read, reach.write, _PROBE_BYTES, gpu=gpu, mounting=True)
+    return bubblewrap.why_not([*around, *reach.script(program, private={private: _PROBE_BYTES})], cuda=cuda)
+
+
 def tier(*, gpu: bool) -> str:
     """The name of the means that confine workers on this machine, as it stands in every result."""
     process, *kernel = sandbox.parts()
-    return "+".join([process, *(() if bubblewrap.lacks(gpu=gpu) else ("bubblewrap",)), *kernel])
+    return "+".join([process, *(() if lacks_bubblewrap(gpu=gpu) else ("bubblewrap",)), *kernel])

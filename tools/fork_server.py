@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from tasks.errors import HarnessError
-from tools import bubblewrap
+from tools import bubblewrap, confinement
 from tools.cache import cache_root
 from tools.confinement import for_worker, import_folders
 from tools.process import scrubbed_environment
@@ -43,7 +43,7 @@ class ForkServer:
         self._gpu = gpu
         # Kept, because what the variables say later does not change what the server can see.
         self._cache = cache_root()
-        self._isolated = not bubblewrap.lacks(gpu=gpu)
+        self._isolated = not confinement.lacks_bubblewrap(gpu=gpu)
         self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
         self._log = (self._root / "fork_server.log").open("wb")
         ours, theirs = socket.socketpair()

@@ -8,7 +8,7 @@ import typer
 
 from tasks.errors import UnavailableError
 from tasks.spec import Target
-from tools import bubblewrap
+from tools import confinement
 from tools.confinement import tier
 from tools.worker.sandbox import SECCOMP_MACHINE, landlock_version
 
@@ -41,7 +41,7 @@ def missing_parts(*, gpu: bool) -> dict[str, str]:
     if platform.machine() != SECCOMP_MACHINE:
         missing["seccomp"] = f"use an {SECCOMP_MACHINE} machine; the filter is not written for {platform.machine()}"
     # Compilers run without the GPU's devices on every target.
-    if why := bubblewrap.lacks(gpu=gpu) or bubblewrap.lacks(gpu=False):
+    if why := confinement.lacks_bubblewrap(gpu=gpu) or confinement.lacks_bubblewrap(gpu=False):
         missing["bubblewrap"] = why
     return missing
 

@@ -9,7 +9,7 @@ import pytest
 from tiers import needs_bubblewrap, without_bubblewrap
 from worker_bench import Bench, started_bench
 
-from tools import bubblewrap, confinement
+from tools import confinement
 from tools.confinement import import_folders, tier
 from tools.worker import sandbox
 
@@ -17,16 +17,16 @@ from tools.worker import sandbox
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """What was found out about bubblewrap on another path is not kept."""
-    bubblewrap.lacks.cache_clear()
+    confinement.lacks_bubblewrap.cache_clear()
     yield
-    bubblewrap.lacks.cache_clear()
+    confinement.lacks_bubblewrap.cache_clear()
 
 
 @pytest.fixture(params=[pytest.param("namespaces", marks=needs_bubblewrap), "kernel"])
 def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Workers with bubblewrap and without."""
     if request.param == "kernel":
-        monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
     bench = started_bench()
     yield bench
     bench.server.close()
@@ -46,11 +46,11 @@ def fake_bubblewrap(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_tier_says_whether_bubblewrap_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = "" if bubblewrap.lacks(gpu=False) else "+bubblewrap"
+    expected = "" if confinement.lacks_bubblewrap(gpu=False) else "+bubblewrap"
     kernel = "".join(f"+{part}" for part in sandbox.parts()[1:])
     assert tier(gpu=False) == f"process{expected}{kernel}"
     fake_bubblewrap(tmp_path, "echo 'No permissions to create a new namespace' >&2; exit 1", monkeypatch)
-    bubblewrap.lacks.cache_clear()
+    confinement.lacks_bubblewrap.cache_clear()
     assert tier(gpu=False) == f"process{kernel}"
 
 
@@ -59,13 +59,13 @@ def test_a_bubblewrap_that_is_forbidden_is_told_with_what_to_do(
 ) -> None:
     """Ubuntu's AppArmor lets bwrap be installed and not work."""
     fake_bubblewrap(tmp_path, "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", monkeypatch)
-    assert "setting up uid map: Permission denied" in bubblewrap.lacks(gpu=False)
-    assert "apparmor_restrict_unprivileged_userns" in bubblewrap.lacks(gpu=False)
+    assert "setting up uid map: Permission denied" in confinement.lacks_bubblewrap(gpu=False)
+    assert "apparmor_restrict_unprivileged_userns" in confinement.lacks_bubblewrap(gpu=False)
 
 
 def test_a_bubblewrap_that_is_missing_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "apt-get install bubblewrap" in bubblewrap.lacks(gpu=False)
+    assert "apt-get install bubblewrap" in confinement.lacks_bubblewrap(gpu=False)
 
 
 def test_without_bubblewrap_the_kernels_rules_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_packages_of_the_home_are_found_by_workers(tmp_path: Path, monkeypatch: 
     (folder / "only_for_this_user.py").write_text("VALUE = 41 + 1\n")
     monkeypatch.syspath_prepend(str(folder))
     if tier == "kernel":
-        monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
     bench = started_bench()
     try:
         assert told(bench, "__import__('only_for_this_user').VALUE") == "42"

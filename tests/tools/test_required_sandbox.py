@@ -10,7 +10,7 @@ from kernelwright import app
 from runs.store import RECORDED
 from tasks.errors import UnavailableError
 from tasks.spec import Target
-from tools import bubblewrap, required_sandbox
+from tools import confinement, required_sandbox
 from tools.doctor import examine
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 from tools.worker import sandbox
@@ -21,7 +21,7 @@ RECORDED_RUN = "/".join(min(RECORDED.glob("*/*/run.json")).parts[-3:-1])
 @pytest.fixture
 def nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without Landlock and bubblewrap."""
-    monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+    monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
     for module in (sandbox, required_sandbox):
         monkeypatch.setattr(module, "landlock_version", lambda: 0)
 
@@ -43,7 +43,7 @@ def test_a_lesser_sandbox_is_refused_with_what_to_do(required: RequiredSandbox) 
 
 @pytest.mark.skipif(not sandbox.landlock_version(), reason="needs a kernel with Landlock")
 def test_bubblewrap_is_not_part_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+    monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
     require_sandbox(RequiredSandbox.PLATFORM, Target.CPU)
     with pytest.raises(UnavailableError, match="lacks bubblewrap"):
         require_sandbox(RequiredSandbox.BUBBLEWRAP, Target.CPU)

@@ -7,7 +7,7 @@ import torch
 from tiers import without_bubblewrap
 from worker_bench import GOOD, Bench
 
-from tools import bubblewrap
+from tools import confinement
 from tools.build import Builder
 from tools.fork_server import ForkServer
 from tools.toolchain import find_toolchain
@@ -25,8 +25,8 @@ LEAVES_A_MESSAGE = "open('/dev/shm/message', 'w').write('from an earlier worker'
 def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     torch.cuda.init()
     if request.param == "kernel":
-        monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
-    elif reason := bubblewrap.lacks(gpu=True):
+        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
+    elif reason := confinement.lacks_bubblewrap(gpu=True):
         pytest.skip(reason)
     bench = Bench(ForkServer(gpu=True), Builder(find_toolchain()))
     yield bench

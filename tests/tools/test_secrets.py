@@ -9,7 +9,7 @@ import pytest
 from tiers import TIERS, Tier, without_bubblewrap
 from worker_bench import started_bench
 
-from tools import bubblewrap
+from tools import confinement
 from tools.confinement import for_compiler, for_worker
 from tools.process import run
 from tools.toolchain import find_host_compiler
@@ -66,7 +66,7 @@ def test_a_candidate_cannot_read_a_key(harness: int, tier: str, monkeypatch: pyt
     if tier == "kernel":
         if not landlock_version():
             pytest.skip("needs a kernel with Landlock")
-        monkeypatch.setattr(bubblewrap, "lacks", without_bubblewrap)
+        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
     disguised = f"bytes.fromhex('{SECRET.encode().hex()}')"
     script = SEARCH.replace('b"SECRET"', disguised).replace("OUTSIDE", str(harness))
     bench = started_bench()

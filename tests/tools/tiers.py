@@ -5,14 +5,14 @@ from functools import lru_cache
 
 import pytest
 
-from tools import bubblewrap
+from tools import bubblewrap, confinement
 from tools.confinement import Confinement
 from tools.worker.sandbox import landlock_version
 
 Tier = Callable[[Confinement, list[str]], list[str]]
 """Makes the command line that runs another one confined."""
 _SHARED_BYTES = 1 << 20
-_LACKS = bubblewrap.lacks(gpu=False)
+_LACKS = confinement.lacks_bubblewrap(gpu=False)
 
 needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason="needs a kernel with Landlock ABI 6 or later")
 needs_bubblewrap = pytest.mark.skipif(bool(_LACKS), reason=_LACKS)
@@ -20,7 +20,7 @@ needs_bubblewrap = pytest.mark.skipif(bool(_LACKS), reason=_LACKS)
 
 @lru_cache
 def without_bubblewrap(*, gpu: bool) -> str:
-    """Stands for `bubblewrap.lacks` where a test is about the other means."""
+    """Stands for `lacks_bubblewrap` where a test is about the other means."""
     return f"bubblewrap is not used in this test, gpu={gpu}"
 
 
