@@ -79,6 +79,7 @@ class Worker:
     number: int
     """Its process number in the server's own process namespace."""
     control: socket.socket
+    """Asks for its senders' credentials, from before the worker is forked until it stands."""
     memory: torch.Tensor
     """uint8, shared with the worker."""
     scratch: Path
@@ -103,15 +104,17 @@ class Worker:
         """Wait until the worker stands; raises HarnessError where it does not."""
         self.control.settimeout(START_TIMEOUT_S)
         try:
-            # The kernel names the sender of a message by its number in the receiver's namespace.
-            self.control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             line, told, _, _ = self.control.recvmsg(_SETUP_LINE_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
             self.control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         except OSError as error:
             raise HarnessError(f"a worker did not start: {error}") from error
         if not line:
             raise HarnessError(f"a worker could not be set up: {self._death().message}")
-        self.pid = next(_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS)
+        senders = [_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS]
+        # Without its number the worker could be neither stopped nor killed.
+        if not senders or senders[0] <= 0:
+            raise HarnessError("a worker did not start: the kernel does not tell its process number")
+        self.pid = senders[0]
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
