@@ -99,7 +99,7 @@ class ForkServer:
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
-        # The kernel names the sender of a message by its number in the receiver's namespace, if asked before it is sent.
+        # Asked before it is sent, the kernel names a message's sender by its number in the receiver's namespace.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             # Our copy of the worker's end must be closed before the worker is waited for, or its death goes unnoticed.
