@@ -19,7 +19,7 @@ from tools.candidate import Candidate
 from tools.draws import USUAL, input_shape, trials
 from tools.lease import lease
 from tools.machine import card_state
-from tools.measurement import Samples, Timer
+from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import require_plausible, slower_clock_ns
@@ -40,6 +40,7 @@ from tools.results import (
 from tools.session import Session
 from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
+from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
 from tools.worker.sandbox import tier
@@ -164,7 +165,7 @@ class Judge:
         baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
         before = card_state() if session.device == "cuda" else None
         try:
-            timer = measurement.start_timer(session, candidate)
+            timer = start_timer(session, candidate)
             try:
                 samples = measurement.interleave(timer, baseline)
                 prepare_ns = timer.prepare_ns
@@ -182,7 +183,7 @@ class Judge:
         )
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
-        ours, theirs = slower_clock_ns(samples), median_ns(samples.baseline)
+        ours, theirs = slower_clock_ns(self.target, samples), median_ns(samples.baseline)
         name = "candidate" if other else self._pace.fastest_name
         listed = (Baseline(name=name, median_ns=theirs),) if other else self._pace.baselines
         return Timed(
@@ -263,7 +264,7 @@ class Judge:
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:
-            return measurement.start_timer(self._session, against)
+            return start_timer(self._session, against)
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise
