@@ -165,9 +165,11 @@ class Judge:
         baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
         before = card_state() if session.device == "cuda" else None
         try:
-            timer = start_timer(session, candidate)
+            timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
                 samples = measurement.interleave(timer, baseline)
+                if not self.allow_library:
+                    timer.require_own_operators()
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
@@ -264,7 +266,7 @@ class Judge:
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:
-            return start_timer(self._session, against)
+            return start_timer(self._session, against, watch=not self.allow_library)
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise

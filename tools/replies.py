@@ -34,6 +34,8 @@ class Done(Record):
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
     computing: dict[str, int] = Field(default_factory=dict)
+    launched: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     handle: str = Field(default="", max_length=128)
     """Opens the GPU memory that inputs and outputs of timed calls lie in."""

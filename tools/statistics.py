@@ -55,4 +55,5 @@ def _resampled_medians(blocks: Blocks, chosen: np.ndarray, random: np.random.Gen
     rows = np.sort(samples.reshape(len(chosen), -1), axis=1)
     counts = lengths.sum(axis=1)
     lower, upper = (np.take_along_axis(rows, at[:, None], axis=1)[:, 0] for at in ((counts - 1) // 2, counts // 2))
-    return (lower + upper) / 2.0
+    medians: np.ndarray = (lower + upper) / 2.0
+    return medians

@@ -10,7 +10,7 @@ from tools.candidate import Candidate
 from tools.replies import Done, Written
 from tools.verdict import Verdict
 from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Slot, Stage, Timed
+from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Report, Slot, Stage, Timed
 from tools.worker.shared_memory import aligned, name_of, view
 from tools.workers import CandidateFault, Worker
 
@@ -42,6 +42,8 @@ class Returned:
     """The inputs as they were after the call."""
     computing: dict[str, int] = field(default_factory=dict)
     """Operators that computed, by name, with how often."""
+    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """GPU kernels by name: how often, and nanoseconds in all."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,14 @@ class Subject:
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
         return self._returned(done, self.worker.memory, region)
 
-    def stage(self, state_bytes: int, input_bytes: int, output_bytes: int) -> None:
+    def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
         """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
 
         Args:
             state_bytes: room at the start of the shared memory for buffers that the reference updates.
             input_bytes: what the inputs of one call take.
             output_bytes: what the outputs and updated buffers take that are expected.
+            watch: have operators recorded until `report`.
 
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
@@ -115,7 +118,7 @@ class Subject:
         start = aligned(offset + INPUT_SETS * set_bytes)
         room = output_bytes + SLACK_BYTES
         self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
-        done = self.worker.ask(Stage(start + room), self._limits.call_s, self._builder, self.candidate)
+        done = self.worker.ask(Stage(start + room, watch), self._limits.call_s, self._builder, self.candidate)
         if self.device == "cuda":
             try:
                 self._opened = OpenedMemory(done.handle, start + room)
@@ -162,6 +165,10 @@ class Subject:
         eagerly = self.device == "cuda"
         return self.worker.finish(self._timed, self._limits.call_s, self._builder, self.candidate, eagerly=eagerly)
 
+    def report(self) -> Done:
+        """End the recording of operators: those that computed, and how many timed calls it holds."""
+        return self.worker.ask(Report(), self._limits.call_s, self._builder, self.candidate)
+
     def returned_by_last_timed(self, done: Done) -> Returned:
         """What the last timed call left behind, read where the worker has no hand in it; valid until the next call."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
@@ -199,7 +206,9 @@ class Subject:
     def _returned(self, done: Done, memory: torch.Tensor, region: Region) -> Returned:
         outputs = [(item.name, self._read(item, memory, region)) for item in done.outputs]
         outputs += [(f"state {item.name}", self._read(item, memory, region)) for item in done.state]
-        return Returned(outputs, [self._read(item, memory, region) for item in done.inputs], done.computing)
+        return Returned(
+            outputs, [self._read(item, memory, region) for item in done.inputs], done.computing, done.launched
+        )
 
     def _read(self, item: Written, memory: torch.Tensor, region: Region) -> torch.Tensor:
         """What the worker wrote, on the judge's device; the worker's word on where and what is checked."""

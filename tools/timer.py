@@ -13,11 +13,13 @@ from tools.accuracy import Limits
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
 from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
+from tools.library_compute import require_own_operators
 from tools.replies import Done
 from tools.session import Session
 from tools.subject import ADDRESS_SLACK, Named, Returned, Subject
 from tools.subject import Limits as TimeLimits
 from tools.verdict import Verdict
+from tools.workers import CandidateFault
 
 WARM_UP_CALLS = 4
 WARM_UP_NS = 200_000_000
@@ -116,6 +118,18 @@ class Timer:
         compare_quickly(returned, working, self.loose, _WHERE)
         self.last_checked_ns = self.last_call_ns + time.perf_counter_ns() - began
 
+    def require_own_operators(self) -> None:
+        """Raise `CandidateFault` with `library_compute` where PyTorch computed in a timed call, or was not watched."""
+        self.subject.worker.resume()
+        done = self.subject.report()
+        if done.marks != self._calls:
+            raise CandidateFault(
+                Verdict.LIBRARY_COMPUTE,
+                f"the recording of PyTorch's operators held {done.marks} of {self._calls} timed calls: something in "
+                "the candidate ended or replaced it. Leave PyTorch's profiler alone.",
+            )
+        require_own_operators(done.computing, "in timed calls")
+
     def _last(self) -> tuple[Named, Returned]:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
@@ -130,9 +144,14 @@ class Timer:
 
 
 def start_timer(
-    session: Session, candidate: Candidate, limits: TimeLimits | None = None, *, trusted: bool = False
+    session: Session,
+    candidate: Candidate,
+    limits: TimeLimits | None = None,
+    *,
+    trusted: bool = False,
+    watch: bool = False,
 ) -> Timer:
-    """Bring a candidate to where it can be timed on the benchmark shape."""
+    """Bring a candidate to where it can be timed on the benchmark shape; `watch` is for `require_own_operators`."""
     sizes = session.task.facts.benchmark_sizes(session.target)
     subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
     try:
@@ -142,6 +161,7 @@ def start_timer(
             state_bytes=2 * session.state_bytes,
             input_bytes=session.input_bytes(sizes),
             output_bytes=session.workload.output_bytes + session.state_bytes,
+            watch=watch,
         )
         fresh = FreshInputs(session.task.facts.inputs, sizes, session.draws)
     except BaseException:

@@ -89,6 +89,8 @@ class Stage:
     op: ClassVar[str] = "stage"
     shared_bytes: int
     """GPU memory for inputs and outputs of timed calls; on the host they lie in the memory that is shared already."""
+    watch: bool
+    """Record operators from here until `Report`."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,14 @@ class Timed:
     """The value that opens the gate; 0 for a call that is launched after `GO`."""
 
 
-Request = Load | Construct | Probe | Fill | Call | Stage | Timed
+@dataclass(frozen=True)
+class Report:
+    """Say which operators computed in timed calls."""
+
+    op: ClassVar[str] = "report"
+
+
+Request = Load | Construct | Probe | Fill | Call | Stage | Timed | Report
 
 
 class Wire:
@@ -161,7 +170,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed)}[op]
+    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed, Report)}[op]
     for name in ("inputs", "state"):
         if name in fields:
             fields[name] = _slots(fields[name])

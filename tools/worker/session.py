@@ -11,11 +11,11 @@ from tools.worker import tensors
 from tools.worker.clock import DeviceClock, Gate
 from tools.worker.device_memory import allocate_shared
 from tools.worker.load_inline import CollectedError, InlineLoader
-from tools.worker.messages import GATE_BYTES, Call, Construct, Fill, Load, Probe, Request, Stage, Timed, Wire
+from tools.worker.messages import GATE_BYTES, Call, Construct, Fill, Load, Probe, Report, Request, Stage, Timed, Wire
 from tools.worker.plain_values import decode
 from tools.worker.shared_memory import apart
 from tools.worker.tensors import ContractError
-from tools.worker.watch import OperatorWatch
+from tools.worker.watch import OperatorWatch, TimedCallsWatch
 
 CANDIDATE_FILE = "candidate.py"
 
@@ -42,6 +42,7 @@ class Session:
         self._module = ModuleType("candidate")
         self._model: torch.nn.Module = torch.nn.Module()
         self._timed_memory = self._memory
+        self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
 
     def handle(self, request: Request) -> dict[str, Any]:
@@ -62,6 +63,8 @@ class Session:
                     return self._stage(request)
                 case Timed():
                     return self._timed(request)
+                case Report():
+                    return self._report()
 
     def _load(self, request: Load) -> dict[str, Any]:
         if request.device == "cuda":
@@ -110,12 +113,15 @@ class Session:
     def _call(self, request: Call) -> dict[str, Any]:
         inputs = tensors.read(self._memory, request.inputs, self._device)
         tensors.set_buffers(self._model, self._memory, request.state)
-        with OperatorWatch() as watch:
+        with OperatorWatch(self._device) as watch:
             raw = self._model(*inputs)
-        self._clock.synchronize()
-        return {"computing": watch.computing, **self._written(self._memory, tensors.flatten(raw), request, inputs)}
+            self._clock.synchronize()
+        written = self._written(self._memory, tensors.flatten(raw), request, inputs)
+        return {"computing": watch.computing, "launched": watch.launched, **written}
 
     def _stage(self, request: Stage) -> dict[str, Any]:
+        if request.watch:
+            self._watch = TimedCallsWatch()
         if self._device != "cuda":
             return {}
         self._timed_memory, handle = allocate_shared(request.shared_bytes)
@@ -128,6 +134,8 @@ class Session:
         tensors.set_buffers(self._model, self._memory, request.state)
         self._poison()
         earlier = self._outputs
+        if self._watch is not None:
+            self._watch.mark()
         self._clock.synchronize()
         if request.gate and self._gate is not None:
             self._gate.wait(request.gate)
@@ -142,6 +150,9 @@ class Session:
         tensors.require_own_memory(self._outputs, earlier)
         # The judge reads the inputs itself, where it wrote them.
         return {"ns": nanoseconds, **self._written(self._timed_memory, self._outputs, request, [])}
+
+    def _report(self) -> dict[str, Any]:
+        return {} if self._watch is None else self._watch.report()
 
     def _timed_call(self, inputs: list[torch.Tensor]) -> Any:
         self._clock.start()
