@@ -168,6 +168,7 @@ class Judge:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
                 samples = measurement.interleave(timer, baseline)
+                require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
                     timer.require_own_operators()
                 prepare_ns = timer.prepare_ns
@@ -179,7 +180,6 @@ class Judge:
         finally:
             if against is not None:
                 baseline.close()
-        require_plausible(session, samples)
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
             update={"card": before}
         )
@@ -198,7 +198,7 @@ class Judge:
             baselines=listed,
             floor_ns=self._session.workload.floor_ns(self._session.machine),
             prepare_ns=prepare_ns,
-            wall_median_ns=median_ns(samples.candidate) + samples.wall_excess_ns,
+            wall_median_ns=median_ns(samples.candidate) + samples.excess.ns,
             candidate_samples_ns=samples.candidate,
             baseline_samples_ns=samples.baseline,
             sandbox=self._sandbox,

@@ -2,14 +2,14 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from tasks.errors import HarnessError
 from tools.comparison import LimitsOf
-from tools.statistics import Blocks
+from tools.statistics import Blocks, median_ns
 from tools.timer import SLOW_NS, Timer, warm_up
 from tools.workers import CandidateFault
 
@@ -25,10 +25,22 @@ PLACEMENT_NS = 300.0
 """Two workers with the same kernel may differ by this much a call on a GPU, in a way that no repetition within them
 averages out: where their memory happens to lie. Measured on an H200 with a 22 us kernel (benchmarks/README.md): ratios
 of 0.988 to 1.000 that turn round when the two swap roles."""
+LAUNCHED_ROUNDS = 6
+"""How often `launched_excess` calls: so many times two calls a side."""
 FULL_CHECKS = 4
 """How many timed calls' outputs are compared with the float64 oracle; every call's is compared with PyTorch's."""
 _STANDARD_ERROR = 1.858
 """Of a median of n normal samples, times sqrt(n), over their median absolute deviation: 1.4826 * sqrt(pi / 2)."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """By how much the judge's clock exceeds the worker's for the candidate, less the same of the baseline."""
+
+    ns: float
+    """Difference of the medians over calls."""
+    noise_ns: float
+    """Its standard error where both sides are as noisy as the baseline, which makes no noise on purpose."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +49,7 @@ class Samples:
 
     candidate: Blocks
     baseline: Blocks
-    wall_excess_ns: float
-    """Median over calls of (wall - device) of the candidate, less the same of the baseline."""
-    wall_noise_ns: float
-    """Standard error of the excess where both sides are as noisy as the baseline, which makes no noise on purpose."""
+    excess: Excess
 
 
 @contextlib.contextmanager
@@ -104,13 +113,34 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
             else:
                 with _blaming_the_baseline():
                     theirs.append(_block(baseline, calls))
-    over = torch.tensor(candidate.wall_over_device_ns, dtype=torch.float64)
-    base = torch.tensor(baseline.wall_over_device_ns, dtype=torch.float64)
     return Samples(
         candidate=tuple(ours),
         baseline=tuple(theirs),
-        wall_excess_ns=float(over.median() - base.median()),
-        wall_noise_ns=_STANDARD_ERROR
-        * float((base - base.median()).abs().median())
-        * math.sqrt(1 / over.numel() + 1 / base.numel()),
+        excess=_excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns),
+    )
+
+
+def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Excess:
+    """The same of calls that are launched after they got their inputs, so that the judge's clock holds the launching.
+
+    A GPU looks at work that waits for something only every few milliseconds while several streams do: there a call
+    that was queued ahead starts late, whatever it is.
+    """
+    walls: dict[str, list[int]] = {"candidate": [], "baseline": []}
+    for _ in range(LAUNCHED_ROUNDS):
+        for side in ("baseline", "candidate", "candidate", "baseline"):
+            timer = candidate if side == "candidate" else baseline
+            device_ns = timer.call(queued=False)
+            timer.check_last_quickly()
+            walls[side].append(timer.wall_over_device_ns[-1] + device_ns)
+    ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
+    return _excess([wall - ours for wall in walls["candidate"]], [wall - theirs for wall in walls["baseline"]])
+
+
+def _excess(candidate: Sequence[float], baseline: Sequence[float]) -> Excess:
+    ours, theirs = (torch.tensor(over, dtype=torch.float64) for over in (candidate, baseline))
+    spread = float((theirs - theirs.median()).abs().median())
+    return Excess(
+        ns=float(ours.median() - theirs.median()),
+        noise_ns=_STANDARD_ERROR * spread * math.sqrt(1 / ours.numel() + 1 / theirs.numel()),
     )

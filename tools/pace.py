@@ -57,7 +57,7 @@ class Pace:
         for name, candidate in baseline_candidates(self._session.task, self._session.target).items():
             self._session.progress(f"preparing the baseline: {name}")
             try:
-                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True)
+                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True, watch=True)
                 warm_up(timers[name])
             except CandidateFault as fault:
                 if name == EAGER:

@@ -57,13 +57,17 @@ class Timer:
     _recipe: Recipe = field(default_factory=list)
     _calls: int = 0
 
-    def call(self) -> int:
-        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock."""
+    def call(self, *, queued: bool = True) -> int:
+        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock.
+
+        Args:
+            queued: on a GPU, queue the whole call before its inputs are handed over.
+        """
         began = time.perf_counter_ns()
         session, subject, worker = self.session, self.subject, self.subject.worker
         self._calls += 1
         self._recipe = self.fresh.draw()
-        gated = session.device == "cuda" and self._calls > UNGATED_CALLS
+        gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
         at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
         worker.resume()
         try:

@@ -117,6 +117,7 @@ class Session:
             raw = self._model(*inputs)
             self._clock.synchronize()
         written = self._written(self._memory, tensors.flatten(raw), request, inputs)
+        self._clock.synchronize()
         return {"computing": watch.computing, "launched": watch.launched, **written}
 
     def _stage(self, request: Stage) -> dict[str, Any]:
@@ -137,28 +138,28 @@ class Session:
         if self._watch is not None:
             self._watch.mark()
         self._clock.synchronize()
-        if request.gate and self._gate is not None:
-            self._gate.wait(request.gate)
-            raw = self._timed_call(inputs)
-            self._wire.send({"ready": True})
+        gate = self._gate if request.gate else None
+        if gate is not None:
+            gate.wait(request.gate)
         else:
             self._wire.send({"ready": True})
             self._wire.receive()
-            raw = self._timed_call(inputs)
-        nanoseconds = self._clock.read()
-        self._outputs = tensors.flatten(raw)
-        tensors.require_own_memory(self._outputs, earlier)
-        # The judge reads the inputs itself, where it wrote them.
-        return {"ns": nanoseconds, **self._written(self._timed_memory, self._outputs, request, [])}
-
-    def _report(self) -> dict[str, Any]:
-        return {} if self._watch is None else self._watch.report()
-
-    def _timed_call(self, inputs: list[torch.Tensor]) -> Any:
         self._clock.start()
         raw = self._model(*inputs)
         self._clock.end()
-        return raw
+        if gate is None:
+            self._clock.synchronize()
+        self._outputs = tensors.flatten(raw)
+        tensors.require_own_memory(self._outputs, earlier)
+        # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
+        # reads the inputs itself, where it wrote them.
+        written = self._written(self._timed_memory, self._outputs, request, [])
+        if gate is not None:
+            self._wire.send({"ready": True})
+        return {"ns": self._clock.read(), **written}
+
+    def _report(self) -> dict[str, Any]:
+        return {} if self._watch is None else self._watch.report()
 
     def _written(
         self,
@@ -171,7 +172,6 @@ class Session:
         state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
         after = [(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
         written = tensors.write(memory, request.region, [*outputs, *state, *after])
-        self._clock.synchronize()
         count = len(outputs)
         return {
             "outputs": written[:count],
