@@ -109,6 +109,8 @@ def _timed(result: Timed) -> str:
         f"{format_ns(result.median_ns)} a call (median), {result.speedup:.3f}x the fastest baseline "
         f"[{interval.low:.3f}, {interval.high:.3f}]: {claim}",
     ]
+    if result.disturbance:
+        lines.append(f"disturbed: {result.disturbance}")
     if interval.high > DISTURBED_RATIO * interval.low:
         lines.append("the machine was disturbed meanwhile (see the interval): benchmark again before you rely on this")
     for item in result.baselines:

@@ -22,7 +22,7 @@ from tools.machine import card_state
 from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
-from tools.plausibility import require_plausible, slower_clock_ns
+from tools.plausibility import disturbance, require_plausible, slower_clock_ns
 from tools.replies import Done
 from tools.results import (
     Baseline,
@@ -45,6 +45,9 @@ from tools.verdict import Verdict
 from tools.verification import verify_candidate
 from tools.worker.sandbox import tier
 from tools.workers import CandidateFault
+
+OWN_GPU_PROCESSES = 3
+"""On the GPU during a measurement: the judge, the baseline's worker and the candidate's."""
 
 
 def _quiet(_: str) -> None:
@@ -163,10 +166,10 @@ class Judge:
     def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
         session = self._session
         baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
-        before = card_state() if session.device == "cuda" else None
         try:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
+                card = card_state(OWN_GPU_PROCESSES) if session.device == "cuda" else None
                 samples = measurement.interleave(timer, baseline)
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
@@ -181,7 +184,7 @@ class Judge:
             if against is not None:
                 baseline.close()
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
-            update={"card": before}
+            update={"card": card, "disturbance": disturbance(self.target, samples, card)}
         )
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:

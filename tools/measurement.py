@@ -9,6 +9,7 @@ import torch
 
 from tasks.errors import HarnessError
 from tools.comparison import LimitsOf
+from tools.contention import CpuPressure
 from tools.statistics import Blocks, median_ns
 from tools.timer import SLOW_NS, Timer, warm_up
 from tools.workers import CandidateFault
@@ -50,6 +51,8 @@ class Samples:
     candidate: Blocks
     baseline: Blocks
     excess: Excess
+    cpu_pressure: float | None
+    """As of `CpuPressure.share`, over the whole measurement."""
 
 
 @contextlib.contextmanager
@@ -101,6 +104,7 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
     least = SLOW_ROUNDS if slow else MIN_ROUNDS
     rounds = int(min(MAX_ROUNDS, max(least, ROUND_BUDGET_S / cost_s)))
     checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
+    pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []
     theirs: list[tuple[int, ...]] = []
     for _ in range(rounds):
@@ -117,6 +121,7 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
         candidate=tuple(ours),
         baseline=tuple(theirs),
         excess=_excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns),
+        cpu_pressure=pressure.share(),
     )
 
 

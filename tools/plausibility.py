@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tasks.spec import Target
 from tools.measurement import Excess, Samples
+from tools.results import CardState
 from tools.session import Session
 from tools.statistics import median_ns
 from tools.verdict import Verdict
@@ -18,6 +19,9 @@ ALLOWED_NS = {Target.CUDA: 60_000.0, Target.CPU: 200_000.0}
 a process. Both sides of a measurement pay for that, so only their difference counts."""
 COUNTED_NOISE, REFUSED_NOISE = 3.0, 6.0
 """Beyond this many times the noise of the judge's clock its time counts; beyond so many, the worker's was a lie."""
+CONTENDED = 0.1
+"""On a host where processes waited for a processor for a larger share of the time than this, a late answer may be the
+machine's doing: the judge's clock counts, and nobody is accused."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
@@ -52,7 +56,7 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
         launched = launch()
         excess = launched.ns
         allowed = max(LATE_NS, LAUNCHED_SHARE * median, REFUSED_NOISE * launched.noise_ns)
-    if excess > allowed:
+    if excess > allowed and not _contended(session.target, samples):
         raise CandidateFault(
             Verdict.IMPLAUSIBLE_TIME,
             f"two clocks disagree: the device's events say {median / 1e3:.1f} us a call, the judge's own clock "
@@ -69,9 +73,23 @@ def slower_clock_ns(target: Target, samples: Samples) -> float:
     """
     median, excess = median_ns(samples.candidate), samples.excess.ns
     late = target is Target.CUDA and excess > LATE_NS
-    return median + excess if excess > _allowed_ns(target, samples, COUNTED_NOISE) and not late else median
+    noise = 0.0 if _contended(target, samples) else COUNTED_NOISE
+    return median + excess if excess > _allowed_ns(target, samples, noise) and not late else median
+
+
+def _contended(target: Target, samples: Samples) -> bool:
+    return target is Target.CPU and (samples.cpu_pressure or 0.0) > CONTENDED
 
 
 def _allowed_ns(target: Target, samples: Samples, noise: float) -> float:
     median = median_ns(samples.candidate)
     return max(ALLOWED_SHARE * median, ALLOWED_NS[target], noise * samples.excess.noise_ns)
+
+
+def disturbance(target: Target, samples: Samples, card: CardState | None) -> str:
+    """What else used the machine, in words for a person; empty where nothing was noticed."""
+    if _contended(target, samples):
+        return f"processes waited for a processor during {samples.cpu_pressure:.0%} of the measurement"
+    if card is not None and card.other_processes:
+        return f"{card.other_processes} other processes were using the GPU"
+    return ""

@@ -147,6 +147,7 @@ class CardState(Record):
     throttle_reasons: int | None = None
     """The bit mask of nvmlDeviceGetCurrentClocksEventReasons."""
     other_processes: int | None = None
+    """Processes that compute on the GPU beside those of the measurement."""
 
 
 class Timed(Record):
@@ -173,6 +174,8 @@ class Timed(Record):
     """Raw device times of the candidate, a tuple a block, in the order measured."""
     baseline_samples_ns: tuple[tuple[int, ...], ...]
     card: CardState | None = None
+    disturbance: str = ""
+    """What else used the machine during the measurement, as far as it was noticed; empty where nothing was."""
     sandbox: str
     seconds: float
 
