@@ -96,6 +96,10 @@ class Oracle:
         """What PyTorch itself answers in the class; raises as `answer` does."""
         return self._run(inputs, state, None)
 
+    def exact(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
+        """What the reference answers in float64, to inputs of the working dtype or of float64; raises as `answer`."""
+        return self._run(inputs, state, torch.float64)
+
     def _run(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Named:
         model = self._construct()
         model.load_state_dict(state)
