@@ -1,7 +1,7 @@
 """The oracle: the task's reference in float64, and what honest implementations of its precision class make of it."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from tasks.errors import HarnessError, TaskError
 from tasks.loader import Task
 from tasks.spec import Precision, Target
+from tools.accuracy import Errors, measure
 from tools.rounding import RoundedProducts
 from tools.worker.plain_values import encode
 from tools.worker.tensors import flatten
@@ -25,8 +26,8 @@ class Answer:
 
     exact: Named
     """The outputs in float64 (integers as they are), then the buffers that the call updates."""
-    honest: list[Named]
-    """The same of PyTorch itself in the class, and of the reference with rounded operands."""
+    honest: list[dict[str, Errors]]
+    """How far off are PyTorch itself in the class, and the reference with rounded operands; integers are left out."""
     dtypes: dict[str, torch.dtype]
     """The dtype that each output must have."""
 
@@ -77,20 +78,37 @@ class Oracle:
         """The buffers that a call updates in this task's mode."""
         return self.task.facts.state if self.task.mode == "train" else ()
 
-    def answer(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, honest: bool = True) -> Answer:
+    def answer(
+        self,
+        inputs: list[torch.Tensor],
+        state: dict[str, torch.Tensor],
+        *,
+        honest: bool = True,
+        part: Callable[[Named], Named] = list,
+    ) -> Answer:
         """Run the reference on inputs and parameters of the working dtype.
+
+        Args:
+            inputs: in the order of the task's facts.
+            state: parameters and buffers by name.
+            honest: whether to measure what honest implementations make of it.
+            part: which part of the outputs the honest errors are of.
 
         Raises:
             HarnessError: the reference itself fails on a shape that the task's facts call valid.
         """
-        working = self._run(inputs, state, None)
+        other = self._run(inputs, state, None)
         exact = self._run(inputs, state, torch.float64)
-        others: list[Named] = []
+        dtypes = {name: tensor.dtype for name, tensor in other}
+        found = []
         if honest:
-            others.append(working)
+            found.append(_errors(part(other), part(exact)))
+            # On a large shape there is no room for both.
+            del other
             with RoundedProducts(self.precision):
-                others.append(self._run(inputs, state, torch.float64))
-        return Answer(exact, others, {name: tensor.dtype for name, tensor in working})
+                other = self._run(inputs, state, torch.float64)
+            found.append(_errors(part(other), part(exact)))
+        return Answer(exact, found, dtypes)
 
     def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
         """What PyTorch itself answers in the class; raises as `answer` does."""
@@ -124,6 +142,11 @@ class Oracle:
         return [(name, tensor.detach()) for name, tensor in outputs] + [
             (f"state {name}", own[name]) for name in self.updated
         ]
+
+
+def _errors(outputs: Named, exact: Named) -> dict[str, Errors]:
+    pairs = zip(outputs, exact, strict=True)
+    return {name: measure(value, truth) for (name, value), (_, truth) in pairs if truth.is_floating_point()}
 
 
 @contextlib.contextmanager

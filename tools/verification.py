@@ -144,10 +144,12 @@ def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.
     label = f"{trial.label}, causality: inputs changed from t={start} on"
     checks: list[Check] = []
     for given in (inputs, changed):
-        answer = session.oracle.answer([value for _, value in given], state)
+        answer = session.oracle.answer(
+            [value for _, value in given], state, part=lambda outputs: _before(outputs, start)
+        )
         returned = subject.call(given, session.updated_state(state), expected_bytes(answer))
         require_same_form(returned, answer, label)
-        past = Answer(_before(answer.exact, start), [_before(other, start) for other in answer.honest], answer.dtypes)
+        past = replace(answer, exact=_before(answer.exact, start))
         checks = compare(
             replace(returned, outputs=_before(returned.outputs, start)), past, limits_of, label, Verdict.INCORRECT
         )
