@@ -107,6 +107,18 @@ class Check(Record):
         )
 
 
+class Determinism(Record):
+    """What came of giving one instance the same inputs several times; every one of the outputs was right."""
+
+    trial: str
+    """The shape and the kind of input."""
+    calls: int
+    identical: int
+    """How many calls answered the same bits as the first, itself included."""
+    largest_difference: float
+    """The largest difference of one element from the first call's, over its channel's RMS; 0 where all are equal."""
+
+
 class Verified(Record):
     """A candidate whose every checked output was right."""
 
@@ -114,6 +126,8 @@ class Verified(Record):
     candidate: str
     precision: Precision
     checks: tuple[Check, ...]
+    determinism: Determinism | None = None
+    """None in results from before this was measured."""
     sandbox: str
     seconds: float
 

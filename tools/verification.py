@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
@@ -10,9 +11,10 @@ from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
 from tools.draws import USUAL, Trial, input_shape, trials, valid_size
 from tools.oracle import Answer
-from tools.results import Check
+from tools.pieces import same_bits
+from tools.results import Check, Determinism
 from tools.session import Session
-from tools.subject import Named, Subject
+from tools.subject import Named, Returned, Subject
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
@@ -22,7 +24,14 @@ MOST_AMPLIFIED = 10.0
 """Beyond this, honest kernels differ by what the order of their additions makes of it, and none is more right."""
 
 
-def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> list[Check]:
+class Verification(NamedTuple):
+    """What was found about a candidate whose every output was right."""
+
+    checks: tuple[Check, ...]
+    determinism: Determinism
+
+
+def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> Verification:
     """All checks of a candidate; raises `CandidateFault` at the first that fails."""
     facts = session.task.facts
     plan = trials(facts, session.target, session.draws)
@@ -36,6 +45,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
     subject = session.subject(candidate, memory)
     try:
         checks: list[Check] = []
+        determinism: Determinism | None = None
         session.ready(subject, states[0])
         instance = 0
         for trial, inputs, answer in drawn:
@@ -43,10 +53,14 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
                 instance = trial.instance
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
-            checks += _check(subject, trial, inputs, state, answer, limits_of, allow_library=allow_library)
+            returned = _call(subject, inputs, state, answer, trial.label)
+            checks += _check(returned, trial, answer, limits_of, allow_library=allow_library)
+            if trial.calls > 1:
+                determinism = _repeat(subject, trial, inputs, state, answer, limits_of, returned)
         if facts.causal_axis is not None:
             checks.append(_probe_causality(session, subject, states[instance], limits_of))
-        return checks
+        assert determinism is not None, "one trial is asked several times"
+        return Verification(tuple(checks), determinism)
     finally:
         subject.close()
 
@@ -88,22 +102,52 @@ def _draw(session: Session, trial: Trial) -> Named:
     ]
 
 
-def _check(
+def _call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str) -> Returned:
+    try:
+        returned = subject.call(inputs, state, expected_bytes(answer))
+    except CandidateFault as fault:
+        fault.message = f"{fault.message} ({where})"
+        raise
+    require_unchanged(returned, inputs, where)
+    return returned
+
+
+def _repeat(
     subject: Subject,
     trial: Trial,
     inputs: Named,
     state: Named,
     answer: Answer,
     limits_of: LimitsOf,
-    *,
-    allow_library: bool,
+    first: Returned,
+) -> Determinism:
+    """Call again with the inputs of a call that was right; every answer must be right, but not the same."""
+    # What a call returns lies where the next one writes.
+    kept = {name: value.clone() for name, value in first.outputs}
+    identical, largest = 1, 0.0
+    for number in range(2, trial.calls + 1):
+        where = f"{trial.label}, call {number} of {trial.calls} with the same inputs"
+        again = _call(subject, inputs, state, answer, where)
+        outputs = require_same_form(again, answer, where)
+        if all(same_bits(value, kept[name]) for name, value in outputs.items()):
+            identical += 1
+            continue
+        try:
+            compare(again, answer, limits_of, where, Verdict.INCORRECT)
+        except CandidateFault as fault:
+            fault.message = f"{fault.message} The first such call was right: look for a race between threads or blocks."
+            raise
+        largest = max(largest, *(_difference(value, kept[name]) for name, value in outputs.items()))
+    return Determinism(trial=trial.label, calls=trial.calls, identical=identical, largest_difference=largest)
+
+
+def _difference(output: torch.Tensor, first: torch.Tensor) -> float:
+    return measure(output, first).peak if output.is_floating_point() else 0.0
+
+
+def _check(
+    returned: Returned, trial: Trial, answer: Answer, limits_of: LimitsOf, *, allow_library: bool
 ) -> list[Check]:
-    try:
-        returned = subject.call(inputs, state, expected_bytes(answer))
-    except CandidateFault as fault:
-        fault.message = f"{fault.message} ({trial.label})"
-        raise
-    require_unchanged(returned, inputs, trial.label)
     checks = compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
     if returned.computing and not allow_library:
         counted = ", ".join(f"{name} ({count}x)" for name, count in sorted(returned.computing.items()))
