@@ -1,7 +1,7 @@
 """How far an output is from the float64 oracle, and how far the precision class allows it to be."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,10 @@ from tools.pieces import Piece, pieces
 
 HONEST_FACTOR = 4.0
 """An output may be this many times as wrong as PyTorch itself in the same class on the same inputs."""
+CUT_FACTOR = 1.25
+"""An output may be this many times as wrong as the class's operands make it when they are cut, not rounded. Cutting
+errs toward zero, 2.6 times as much as rounding after one product and more after several, as errors of one sign add up.
+The inputs determine it wholly, hence the small factor: bf16 errs 8 times as much as rounding to TF32 and must fail."""
 PEAK_FACTOR = 10.0
 """The peak limit is at least this many times the RMS limit: the largest of many rounding errors is a few times their
 RMS, and PyTorch's own largest may by luck be small."""
@@ -37,6 +41,9 @@ class Errors:
     """How many elements are NaN or infinite where the oracle is finite, or the reverse, or infinite of another sign."""
     peak_at: tuple[int, ...]
     """Where the largest error (or the first broken element) is."""
+
+
+NO_ERROR = Errors(0.0, 0.0, 0.0, 0, ())
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,7 @@ class _Sums:
             return Errors(math.inf, 0.0, 0.0, self.broken, _unravel(self.broken_at, self.shape))
         count = math.prod(self.shape)
         if count == 0:
-            return Errors(0.0, 0.0, 0.0, 0, ())
+            return NO_ERROR
         per_channel = count // len(self.error)
         whole = (self.truth.sum() / count).sqrt().clamp_min(SMALLEST_RMS)
         rms = float((self.error.sum() / count).sqrt() / whole)
@@ -176,7 +183,7 @@ def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(position))
 
 
-def limits(precision: Precision, honest: list[Errors], typical_rms: float) -> Limits:
+def limits(precision: Precision, honest: list[Errors], typical_rms: float, cut: Errors = NO_ERROR) -> Limits:
     """What the class allows.
 
     Args:
@@ -185,10 +192,15 @@ def limits(precision: Precision, honest: list[Errors], typical_rms: float) -> Li
             with the operands of its products rounded to the class. One that overflows says nothing about rounding.
         typical_rms: the median over all trials of the honest RMS error; a tiny output's own error may be small by
             luck, and a verdict must not depend on luck.
+        cut: errors of the reference with the operands of its products cut to the class, where hardware does that.
     """
     floor = FLOORS[precision]
     honest = [errors for errors in honest if not errors.pattern_broken]
-    rms = max(floor, HONEST_FACTOR * max([typical_rms, *(errors.rms for errors in honest)]))
-    channel = max(rms, HONEST_FACTOR * max((errors.channel for errors in honest), default=0.0))
-    peak = max(PEAK_FACTOR * channel, HONEST_FACTOR * max((errors.peak for errors in honest), default=0.0))
+    rms = max(floor, HONEST_FACTOR * max([typical_rms, *(errors.rms for errors in honest)]), CUT_FACTOR * cut.rms)
+    channel = max(rms, HONEST_FACTOR * _largest(errors.channel for errors in honest), CUT_FACTOR * cut.channel)
+    peak = max(PEAK_FACTOR * channel, HONEST_FACTOR * _largest(errors.peak for errors in honest), CUT_FACTOR * cut.peak)
     return Limits(rms, channel, peak)
+
+
+def _largest(errors: Iterable[float]) -> float:
+    return max(errors, default=0.0)

@@ -5,7 +5,7 @@ import sys
 import torch
 
 from tasks.spec import Precision
-from tools.accuracy import SMALLEST_RMS, Errors, Limits, limits, measure, rms_of
+from tools.accuracy import NO_ERROR, SMALLEST_RMS, Errors, Limits, limits, measure, rms_of
 from tools.oracle import Answer
 from tools.pieces import pieces, same_bits
 from tools.results import Check
@@ -52,9 +52,11 @@ class LimitsOf:
     def output(self, answer: Answer, index: int) -> Limits:
         """The limits of one output of an answer."""
         name, exact = answer.exact[index]
-        honest = [errors[name] for errors in answer.honest] if exact.is_floating_point() else []
+        if not exact.is_floating_point():
+            return limits(self.precision, [], 0.0)
+        honest = [errors[name] for errors in answer.honest]
         # Only the main output's error is pooled: a buffer's is another quantity.
-        return limits(self.precision, honest, self.typical if index == 0 else 0.0)
+        return limits(self.precision, honest, self.typical if index == 0 else 0.0, answer.cut.get(name, NO_ERROR))
 
 
 def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str, verdict: Verdict) -> list[Check]:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,9 @@ class Answer:
     """How far off are PyTorch itself in the class, and the reference with rounded operands; integers are left out."""
     dtypes: dict[str, torch.dtype]
     """The dtype that each output must have."""
+    cut: dict[str, Errors] = field(default_factory=dict)
+    """How far off is the reference with operands cut to TF32, in that class: tensor cores ignore the bits beyond it, so
+    a kernel that does not round (Triton's, by default) has them cut. No other class has a cut of its hardware's own."""
 
 
 class Oracle:
@@ -101,14 +104,19 @@ class Oracle:
         exact = self._run(inputs, state, torch.float64)
         dtypes = {name: tensor.dtype for name, tensor in other}
         found = []
+        cut: dict[str, Errors] = {}
         if honest:
             found.append(_errors(part(other), part(exact)))
             # On a large shape there is no room for both.
             del other
-            with RoundedProducts(self.precision):
-                other = self._run(inputs, state, torch.float64)
-            found.append(_errors(part(other), part(exact)))
-        return Answer(exact, found, dtypes)
+            found.append(_errors(part(self._shortened(inputs, state)), part(exact)))
+            if self.precision is Precision.TF32:
+                cut = _errors(part(self._shortened(inputs, state, cutting=True)), part(exact))
+        return Answer(exact, found, dtypes, cut)
+
+    def _shortened(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, cutting: bool = False) -> Named:
+        with RoundedProducts(self.precision, cutting=cutting):
+            return self._run(inputs, state, torch.float64)
 
     def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
         """What PyTorch itself answers in the class; raises as `answer` does."""

@@ -28,22 +28,31 @@ def round_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.where(torch.isfinite(values), rounded.view(torch.float64), values)
 
 
-class RoundedProducts(TorchDispatchMode):
-    """While active, convolutions and matrix products see their operands rounded to a precision class."""
+def cut_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Cut float64 values to `bits` stored mantissa bits, as tensor cores do with TF32 operands nobody rounded."""
+    pattern = values.contiguous().view(torch.int64)
+    cut = (pattern & ~((1 << (52 - bits)) - 1)).view(torch.float64)
+    return torch.where(torch.isfinite(values), cut, values)
 
-    def __init__(self, precision: Precision) -> None:
+
+class RoundedProducts(TorchDispatchMode):
+    """While active, convolutions and matrix products see their operands shortened to a precision class."""
+
+    def __init__(self, precision: Precision, *, cutting: bool = False) -> None:
+        """Operands are rounded to the nearest, or cut, that is rounded toward zero."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._bits = MANTISSA_BITS[precision]
+        self._shorten = cut_mantissa if cutting else round_mantissa
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Round the float64 operands of products; biases are added exactly as everywhere."""
+        """Shorten the float64 operands of products; biases are added exactly as everywhere."""
         del types
         name = func.name().partition("::")[2].split(".")[0]
         if name in _PRODUCTS:
             added = 1 if name.startswith(("addmm", "baddbmm", "addbmm")) else None
             bias = 2 if "convolution" in name else (3 if name.startswith("conv_depthwise") else None)
             args = tuple(
-                round_mantissa(value, self._bits)
+                self._shorten(value, self._bits)
                 if isinstance(value, torch.Tensor)
                 and value.dtype == torch.float64
                 and index not in (bias,)

@@ -157,6 +157,14 @@ def test_the_typical_error_counts_where_this_one_is_small_by_luck() -> None:
     assert limits(Precision.TF32, [errors(1e-7)], 2e-4).rms == pytest.approx(8e-4)
 
 
+def test_cut_operands_pass_with_little_room_and_lift_no_limit_beyond_it() -> None:
+    """Four times their error would let bf16 pass: it errs 8 times as much as rounding to TF32, cutting 2.6 times."""
+    allowed = limits(Precision.TF32, [errors(1e-4, 1e-4, 1e-3)], 1e-4, errors(4e-4, 5e-4, 1e-2))
+    # rms and channel: max(4 * 1e-4, 1.25 * theirs); peak: max(10 * channel, 1.25 * 1e-2)
+    assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((5e-4, 6.25e-4, 12.5e-3))
+    assert limits(Precision.TF32, [errors(2e-4)], 0.0, errors(6e-4)).rms == pytest.approx(8e-4)
+
+
 @pytest.mark.parametrize("factor", [1.0001, NAN])
 def test_every_limit_counts(factor: float) -> None:
     allowed = Limits(1.0, 2.0, 3.0)
