@@ -104,6 +104,10 @@ class Draws:
         denormal = self.uniform(tuple(values.shape), -1.0 if signed else 0.0, 1.0) * torch.finfo(dtype).tiny
         return torch.where(kept, values, torch.where(chance < 0.5, denormal, 0.0))
 
+    def inputs(self, facts: TaskFacts, trial: "Trial") -> list[tuple[str, torch.Tensor]]:
+        """All inputs of a trial by name, in the order of the task's facts."""
+        return [(spec.name, self.input(spec, input_shape(spec, trial.sizes), trial.kind)) for spec in facts.inputs]
+
     def state(self, template: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Values for every parameter and buffer of a reference; `template` is its state dict as constructed."""
         return {name: self._state_value(name, tensor) for name, tensor in template.items()}

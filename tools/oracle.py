@@ -34,6 +34,11 @@ class Answer:
     """How far off is the reference with operands cut to TF32, in that class: tensor cores ignore the bits beyond it, so
     a kernel that does not round (Triton's, by default) has them cut. No other class has a cut of its hardware's own."""
 
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes of the outputs in their own dtypes, and a page."""
+        return sum(tensor.numel() * self.dtypes[name].itemsize for name, tensor in self.exact) + 4096
+
 
 class Oracle:
     """Runs one task's reference on one device; trusted code only ever sees it."""

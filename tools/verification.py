@@ -8,8 +8,9 @@ import torch
 
 from tools.accuracy import measure
 from tools.candidate import Candidate
+from tools.causality import probe_causality
 from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
-from tools.draws import USUAL, Trial, input_shape, trials, valid_size
+from tools.draws import USUAL, Trial, trials
 from tools.oracle import Answer
 from tools.pieces import same_bits
 from tools.results import Check, Determinism
@@ -58,7 +59,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
             if trial.calls > 1:
                 determinism = _repeat(subject, trial, inputs, state, answer, limits_of, returned)
         if facts.causal_axis is not None:
-            checks.append(_probe_causality(session, subject, states[instance], limits_of))
+            checks.append(probe_causality(session, subject, states[instance], limits_of))
         assert determinism is not None, "one trial is asked several times"
         return Verification(tuple(checks), determinism)
     finally:
@@ -67,7 +68,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
 
 def asked(session: Session, trial: Trial, state: dict[str, torch.Tensor]) -> tuple[Trial, Named, Answer]:
     """A trial with its inputs and answer; of the usual kind where the reference amplifies rounding on the other."""
-    inputs = _draw(session, trial)
+    inputs = session.draws.inputs(session.task.facts, trial)
     answer = session.oracle.answer([value for _, value in inputs], state)
     if trial.kind.may_amplify or amplification(session, inputs, state, answer) <= MOST_AMPLIFIED:
         return trial, inputs, answer
@@ -95,16 +96,9 @@ def amplification(session: Session, inputs: Named, state: dict[str, torch.Tensor
     return max((max(errors.rms, errors.channel) for errors in found), default=0.0) * math.sqrt(3) / ROUNDING
 
 
-def _draw(session: Session, trial: Trial) -> Named:
-    return [
-        (spec.name, session.draws.input(spec, input_shape(spec, trial.sizes), trial.kind))
-        for spec in session.task.facts.inputs
-    ]
-
-
 def _call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str) -> Returned:
     try:
-        returned = subject.call(inputs, state, expected_bytes(answer))
+        returned = subject.call(inputs, state, answer.expected_bytes)
     except CandidateFault as fault:
         fault.message = f"{fault.message} ({where})"
         raise
@@ -157,49 +151,3 @@ def _check(
             "by the candidate's own kernels (or evaluate with --allow-library).",
         )
     return checks
-
-
-def expected_bytes(answer: Answer) -> int:
-    """Bytes of an answer's outputs in the working dtype."""
-    return sum(tensor.numel() * answer.dtypes[name].itemsize for name, tensor in answer.exact) + 4096
-
-
-def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.Tensor], limits_of: LimitsOf) -> Check:
-    """Two calls whose inputs differ from t0 on only; the outputs before t0 must be right in both.
-
-    Compared before t0 alone, so that large outputs after it do not hide small errors before it.
-    """
-    facts = session.task.facts
-    wanted = facts.receptive_field * 2 + session.draws.integer(60, 120)
-    sizes = {axis.name: valid_size(axis, wanted if axis.name == facts.causal_axis else 1) for axis in facts.axes}
-    length = sizes[str(facts.causal_axis)]
-    trial = Trial(sizes, USUAL, 0)
-    start = session.draws.integer(facts.receptive_field, length - 2)
-    inputs = _draw(session, trial)
-    dims = dict(zip((spec.name for spec in facts.inputs), (spec.dims for spec in facts.inputs), strict=True))
-    changed = []
-    for (name, value), (_, fresh) in zip(inputs, _draw(session, trial), strict=True):
-        other = value.clone()
-        along = dims[name].index(str(facts.causal_axis)) if facts.causal_axis in dims[name] else None
-        if along is not None:
-            rest = length - start
-            other.narrow(along, start, rest).copy_(fresh.narrow(along, start, rest))
-        changed.append((name, other))
-    label = f"{trial.label}, causality: inputs changed from t={start} on"
-    checks: list[Check] = []
-    for given in (inputs, changed):
-        answer = session.oracle.answer(
-            [value for _, value in given], state, part=lambda outputs: _before(outputs, start)
-        )
-        returned = subject.call(given, session.updated_state(state), expected_bytes(answer))
-        require_same_form(returned, answer, label)
-        past = replace(answer, exact=_before(answer.exact, start))
-        checks = compare(
-            replace(returned, outputs=_before(returned.outputs, start)), past, limits_of, label, Verdict.INCORRECT
-        )
-    return checks[0]
-
-
-def _before(outputs: Named, start: int) -> Named:
-    """The outputs before a time; buffers are taken whole."""
-    return [(name, value if name.startswith("state ") else value[..., :start]) for name, value in outputs]
