@@ -23,7 +23,7 @@ class InputKind:
     """The largest offset of a channel; each channel's is uniform between its negative and itself."""
     scale: float = 1.0
     unevenness: float = 1.0
-    """Each channel is scaled once more, by a factor between the inverse of this and this, uniform in its logarithm."""
+    """Each channel is scaled once more; the factors are evenly spaced in their logarithm, from the inverse of this on."""
     form: Literal["dense", "impulses", "constant"] = "dense"
     """Whether all elements are drawn; or a few, at one step of the last dimension those of every channel, the others
     being zero or denormal; or one for each channel of each sample, which all its elements have."""
@@ -83,7 +83,7 @@ class Draws:
         per_channel = channel_shape(shape, spec.channel_dim)
         reach = HALF_REACH if dtype is torch.float16 else math.inf
         size = math.log(min(kind.unevenness, reach))
-        scale = min(max(kind.scale, 1 / reach), reach) * self.uniform(per_channel, -size, size).exp()
+        scale = min(max(kind.scale, 1 / reach), reach) * self._spread_out(per_channel, size).exp()
         spread = self.uniform(per_channel, 0.5, 1.5)
         varying = row_shape(shape, spec.channel_dim) if kind.form == "constant" else shape
         if spec.domain == "nonnegative":
@@ -95,6 +95,14 @@ class Draws:
         if kind.form == "impulses" and shape:
             values = self._impulses(values, dtype, signed=spec.domain == "real")
         return values.to(dtype).contiguous()
+
+    def _spread_out(self, shape: tuple[int, ...], size: float) -> torch.Tensor:
+        """Evenly spaced values from -size to size in random order, so that both ends occur in every draw."""
+        count = math.prod(shape)
+        if count == 1:
+            return self.uniform(shape, -size, size)
+        order = torch.randperm(count, generator=self._random, device=self.device)
+        return torch.linspace(-size, size, count, device=self.device)[order].reshape(shape)
 
     def _impulses(self, values: torch.Tensor, dtype: torch.dtype, *, signed: bool) -> torch.Tensor:
         chance = self.uniform(tuple(values.shape), 0.0, 1.0)

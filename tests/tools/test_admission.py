@@ -132,7 +132,7 @@ def test_r1_a_task_whose_checks_cannot_see_a_part_of_it_is_refused(tmp_path: Pat
     admission = admission_of(task_of(tmp_path, HEAD + HIDDEN_BRANCH, INPUTS))
     assert not admission.admitted
     accepted = {tried.name for tried in admission.mutants if tried.verdict is Verdict.CORRECT}
-    # The branch adds at most 1e-9 to channels of 1e-3 and more, less than the class resolves: nobody can tell it apart.
+    # The branch adds at most 1e-9 to channels of 1e-3 and more, less than the class resolves: nobody can tell it.
     assert {"add left out", "copy of x", "conv1d left out", "other dilation in conv1d"} == accepted
     assert mutant(admission, "zeros").verdict is Verdict.INCORRECT
 
