@@ -23,7 +23,7 @@ class InputKind:
     """The largest offset of a channel; each channel's is uniform between its negative and itself."""
     scale: float = 1.0
     unevenness: float = 1.0
-    """Each channel is scaled once more; the factors, evenly spaced in their logarithm, lie between 1 / this and this."""
+    """Each channel is scaled once more; the factors, evenly spaced in their logarithm, reach from 1 / this to this."""
     form: Literal["dense", "impulses", "constant"] = "dense"
     """Whether all elements are drawn; or a few, at one step of the last dimension those of every channel, the others
     being zero or denormal; or one for each channel of each sample, which all its elements have."""
