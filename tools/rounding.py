@@ -23,16 +23,20 @@ def round_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
     The magic is in the exponent's place: adding half of the last kept bit to the pattern rounds, masking cuts.
     """
     dropped = 52 - bits
-    pattern = values.contiguous().view(torch.int64)
-    rounded = (pattern + (1 << (dropped - 1))) & ~((1 << dropped) - 1)
-    return torch.where(torch.isfinite(values), rounded.view(torch.float64), values)
+    return _cut(values, dropped, first_added=1 << (dropped - 1))
 
 
 def cut_mantissa(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Cut float64 values to `bits` stored mantissa bits, as tensor cores do with TF32 operands nobody rounded."""
-    pattern = values.contiguous().view(torch.int64)
-    cut = (pattern & ~((1 << (52 - bits)) - 1)).view(torch.float64)
-    return torch.where(torch.isfinite(values), cut, values)
+    return _cut(values, 52 - bits, first_added=0)
+
+
+def _cut(values: torch.Tensor, dropped: int, first_added: int) -> torch.Tensor:
+    # In place: inputs may take gigabytes, of which float64 makes two for one already.
+    pattern = values.clone(memory_format=torch.contiguous_format).view(torch.int64)
+    pattern.add_(first_added).bitwise_and_(~((1 << dropped) - 1))
+    # Infinity has no mantissa bits to lose, a NaN might lose its only ones.
+    return pattern.view(torch.float64).masked_fill_(torch.isnan(values), float("nan"))
 
 
 class RoundedProducts(TorchDispatchMode):

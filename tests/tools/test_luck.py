@@ -99,6 +99,21 @@ def test_honest_passes_and_shortened_fails_however_often(task: Task, precision: 
     require_no_luck(task, precision, MANY)
 
 
+@pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
+def test_flushing_denormals_is_honest(task: Task) -> None:
+    """As --use_fast_math does; without it, denormals are kept, and both must pass."""
+    run = Run(task, Precision.FP32)
+    denormal = [bool(((x != 0) & (x.abs() < torch.finfo(torch.float32).tiny)).any()) for x in run.inputs]
+    assert any(denormal)
+    assert torch.set_flush_denormal(True), "this processor cannot flush denormals"
+    try:
+        flushed = run.outputs(HONEST["one accumulator"])
+    finally:
+        torch.set_flush_denormal(False)
+    assert run.used(flushed) < 0.85
+    assert run.used(run.outputs(HONEST["one accumulator"])) < 0.85
+
+
 LONG = (8, 16, 500)
 PER_CHANNEL = 8 * 500
 
