@@ -3,6 +3,7 @@
 from tools.results import (
     Built,
     Check,
+    Determinism,
     Diagnostic,
     Evaluation,
     Fault,
@@ -86,6 +87,19 @@ def _verified(result: Verified) -> str:
     return (
         f"correct: {len(result.checks)} comparisons in class {result.precision}, {result.seconds:.1f} s. Closest to "
         f"its limit: {worst.output} ({worst.trial}), {figure} {error:.1e}, allowed {limit:.1e}."
+        f"{_determinism(result.determinism)}"
+    )
+
+
+def _determinism(found: Determinism | None) -> str:
+    if found is None:
+        return ""
+    if found.identical == found.calls:
+        return f" Deterministic: {found.calls} calls with the same inputs answered the same bits."
+    return (
+        f" Not deterministic, which is allowed: of {found.calls} calls with the same inputs ({found.trial}) "
+        f"{found.identical} answered the bits of the first; the largest difference is {found.largest_difference:.1e} "
+        "of its channel's RMS."
     )
 
 

@@ -139,7 +139,7 @@ class Judge:
         started = time.monotonic()
         try:
             with lease(self._session.device, self._progress):
-                checks = verify_candidate(self._session, candidate, allow_library=self.allow_library)
+                verification = verify_candidate(self._session, candidate, allow_library=self.allow_library)
         except CandidateFault as fault:
             return self._fault("verify", candidate, fault, started)
         except (UnavailableError, HarnessError) as error:
@@ -147,7 +147,9 @@ class Judge:
         return Verified(
             candidate=candidate.id,
             precision=self._session.precision,
-            checks=tuple(checks),
+            checks=verification.checks,
+            determinism=verification.determinism,
+            own_kernel_share=verification.own_kernel_share,
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )

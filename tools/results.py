@@ -107,6 +107,18 @@ class Check(Record):
         )
 
 
+class Determinism(Record):
+    """What came of giving one instance the same inputs several times; every one of the outputs was right."""
+
+    trial: str
+    """The shape and the kind of input."""
+    calls: int
+    identical: int
+    """How many calls answered the same bits as the first, itself included."""
+    largest_difference: float
+    """The largest difference of one element from the first call's, over its channel's RMS; 0 where all are equal."""
+
+
 class Verified(Record):
     """A candidate whose every checked output was right."""
 
@@ -114,6 +126,11 @@ class Verified(Record):
     candidate: str
     precision: Precision
     checks: tuple[Check, ...]
+    determinism: Determinism | None = None
+    """None in results from before this was measured."""
+    own_kernel_share: float | None = None
+    """How much of the GPU's kernel time on the benchmark shape the candidate's own kernels took, from 0 to 1; None
+    where no kernel was seen, as on the host."""
     sandbox: str
     seconds: float
 

@@ -8,6 +8,7 @@ from tools.results import (
     Baseline,
     Built,
     Check,
+    Determinism,
     Diagnostic,
     Extension,
     Fault,
@@ -126,6 +127,26 @@ def test_the_check_closest_to_its_limit() -> None:
     result = Verified(candidate=ID, precision=Precision.TF32, checks=checks, sandbox="", seconds=1.0)
     assert "correct: 2 comparisons in class tf32" in describe(result)
     assert "state mean (N=1 L=1, usual)" in describe(result)
+
+
+@pytest.mark.parametrize(
+    ("identical", "text"),
+    [
+        (10, " Deterministic: 10 calls with the same inputs answered the same bits."),
+        (
+            3,
+            " Not deterministic, which is allowed: of 10 calls with the same inputs (N=2 L=9, usual) 3 answered the "
+            "bits of the first; the largest difference is 1.2e-07 of its channel's RMS.",
+        ),
+    ],
+)
+def test_whether_the_same_inputs_gave_the_same_bits(identical: int, text: str) -> None:
+    check = Check(
+        trial="", output="", rms_error=0, rms_limit=1, channel_error=0, channel_limit=1, peak_error=0, peak_limit=1
+    )
+    found = Determinism(trial="N=2 L=9, usual", calls=10, identical=identical, largest_difference=1.23e-7)
+    result = Verified(candidate=ID, precision=Precision.TF32, checks=(check,), sandbox="", seconds=1.0)
+    assert describe(result.model_copy(update={"determinism": found})) == describe(result) + text
 
 
 @pytest.mark.parametrize(
