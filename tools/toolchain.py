@@ -65,6 +65,16 @@ def nvcc_version() -> str:
     return found.group(1) if found else ""
 
 
+def find_sanitizer() -> Path | None:
+    """NVIDIA's compute-sanitizer: the one on the path, else the one of the CUDA toolkit; None where there is none."""
+    if found := shutil.which("compute-sanitizer"):
+        return Path(found)
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    homes += [home for home in (find_cuda_home(),) if home is not None]
+    places = (home / folder / "compute-sanitizer" for home in homes for folder in ("bin", "compute-sanitizer"))
+    return next((place for place in places if os.access(place, os.X_OK) and place.is_file()), None)
+
+
 def find_host_compiler() -> str | None:
     """The C++ compiler that builds host code: `CXX` where it is set, else `g++`, `c++` or `clang++`."""
     for name in filter(None, (os.environ.get("CXX"), "g++", "c++", "clang++")):

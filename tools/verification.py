@@ -22,7 +22,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
     states = [session.draws.state(session.oracle.template) for _ in range(2)]
     drawn: list[tuple[Trial, Named, Answer]] = []
     for trial in plan:
-        inputs = _draw(session, trial)
+        inputs = draw_inputs(session, trial)
         answer = session.oracle.answer([value for _, value in inputs], states[trial.instance])
         drawn.append((trial, inputs, answer))
     limits_of = LimitsOf(session.precision, typical_rms([answer for _, _, answer in drawn]))
@@ -38,7 +38,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
                 instance = trial.instance
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
-            checks += _check(subject, trial, inputs, state, answer, limits_of, allow_library=allow_library)
+            checks += check_call(subject, trial, inputs, state, answer, limits_of, allow_library=allow_library)
         if facts.causal_axis is not None:
             checks.append(_probe_causality(session, subject, states[instance], limits_of))
         return checks
@@ -46,14 +46,15 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
         subject.close()
 
 
-def _draw(session: Session, trial: Trial) -> Named:
+def draw_inputs(session: Session, trial: Trial) -> Named:
+    """Inputs of a trial's shape and kind, by name."""
     return [
         (spec.name, session.draws.input(spec, input_shape(spec, trial.sizes), trial.kind))
         for spec in session.task.facts.inputs
     ]
 
 
-def _check(
+def check_call(
     subject: Subject,
     trial: Trial,
     inputs: Named,
@@ -63,6 +64,7 @@ def _check(
     *,
     allow_library: bool,
 ) -> list[Check]:
+    """Call a candidate once and compare everything it returns; raises `CandidateFault` where something is wrong."""
     try:
         returned = subject.call(inputs, state, expected_bytes(answer))
     except CandidateFault as fault:
@@ -96,10 +98,10 @@ def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.
     length = sizes[str(facts.causal_axis)]
     trial = Trial(sizes, USUAL, 0)
     start = session.draws.integer(facts.receptive_field, length - 2)
-    inputs = _draw(session, trial)
+    inputs = draw_inputs(session, trial)
     dims = dict(zip((spec.name for spec in facts.inputs), (spec.dims for spec in facts.inputs), strict=True))
     changed = []
-    for (name, value), (_, fresh) in zip(inputs, _draw(session, trial), strict=True):
+    for (name, value), (_, fresh) in zip(inputs, draw_inputs(session, trial), strict=True):
         other = value.clone()
         along = dims[name].index(str(facts.causal_axis)) if facts.causal_axis in dims[name] else None
         if along is not None:

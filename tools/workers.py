@@ -14,6 +14,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -31,9 +32,9 @@ from tools.worker.messages import Request, Wire, request_to_json
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _START_TIMEOUT_S = 120.0
 _REAP_TIMEOUT_S = 10.0
-_FILE_LIMIT_BYTES = 1 << 30
+FILE_LIMIT_BYTES = 1 << 30
 _PRINTED_TAIL = 1500
-_KINETO_SILENT = "99"
+KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
@@ -71,7 +72,7 @@ class ForkServer:
             TMPDIR=str(self._root),
             HOME=str(self._root),
             TORCHINDUCTOR_COMPILE_THREADS="1",
-            KINETO_LOG_LEVEL=_KINETO_SILENT,
+            KINETO_LOG_LEVEL=KINETO_SILENT,
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
@@ -135,7 +136,7 @@ class ForkServer:
         return {
             "scratch": str(scratch),
             "memory_bytes": memory_bytes,
-            "file_limit_bytes": _FILE_LIMIT_BYTES,
+            "file_limit_bytes": FILE_LIMIT_BYTES,
             "data_limit_bytes": self._data_limit_bytes,
             "environment": {"TORCHINDUCTOR_CACHE_DIR": str(inductor), "TRITON_CACHE_DIR": str(triton)},
             "read": reach.read,
@@ -175,11 +176,19 @@ class ForkServer:
             return f"its log cannot be read: {error}"
 
 
+class Starter(Protocol):
+    """Who started a worker, and sees it end."""
+
+    def reap(self, pid: int) -> int | None:
+        """The exit code of an ended worker, negative for a signal; None where it does not end."""
+        ...
+
+
 @dataclass
 class Worker:
     """The judge's end of one worker."""
 
-    server: ForkServer
+    server: Starter
     pid: int
     control: socket.socket
     memory: torch.Tensor

@@ -1,0 +1,159 @@
+"""A candidate under compute-sanitizer: what is found decides the verdict, and no answer never passes for a clean one.
+
+Here the sanitizer is a stand-in and the target the host; tests/tools/test_gpu_sanitizer.py has the true one.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_sanitizer import FakeSanitizer
+from judging import CONVOLUTION, candidate_of, task_of
+from sanitizer_logs import CLEAN, OUT_OF_BOUNDS, PYTORCHS_OWN, RACE, RACE_WARNING, TOO_MANY
+
+from tasks.spec import Target
+from tools import sanitizer
+from tools.candidate import Candidate
+from tools.sanitizer import sanitize
+from tools.sanitizer_results import SanitizerRun
+from tools.session import Session
+from tools.subject import Limits
+from tools.verdict import Verdict
+from tools.worker.sandbox import landlock_version
+
+CANDIDATE = candidate_of(CONVOLUTION)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    task = task_of(tmp_path_factory.mktemp("sanitizer"), CONVOLUTION)
+    session = Session(task, Target.CPU, Limits(), lambda _: None)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def memcheck_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tool starts Python and PyTorch anew, and one shows what matters."""
+    monkeypatch.setattr(sanitizer, "SANITIZER_TOOLS", ("memcheck",))
+
+
+alone = pytest.mark.usefixtures("memcheck_alone")
+
+
+def one_run(session: Session, fake: FakeSanitizer, candidate: Candidate = CANDIDATE) -> SanitizerRun:
+    (run,) = sanitize(session, candidate, fake.path).runs
+    return run
+
+
+def test_each_tools_errors_are_kept_and_the_first_decides(session: Session, tmp_path: Path) -> None:
+    fake = FakeSanitizer(tmp_path, {"memcheck": PYTORCHS_OWN, "racecheck": RACE, "initcheck": CLEAN})
+    result = sanitize(session, CANDIDATE, fake.path)
+    assert [(run.tool, run.outcome) for run in result.runs] == [
+        ("memcheck", "clean"),
+        ("racecheck", "findings"),
+        ("initcheck", "clean"),
+    ], result
+    assert result.verdict is Verdict.INCORRECT
+    assert "in kernel Kernel at offset 0xa60" in result.message
+    benchmark = session.task.facts.benchmark_sizes(Target.CPU)
+    assert len(result.shapes) == 3
+    assert not any(shape.startswith(" ".join(f"{k}={v}" for k, v in benchmark.items())) for shape in result.shapes)
+    assert all(run.seconds > 0 for run in result.runs)
+    # What memcheck must be told: true allocations with a gap after each, and nothing of the driver's refusals.
+    assert fake.flags("memcheck")["caching"] == "1"
+    assert fake.flags("memcheck")["--padding"] == "512"
+    assert fake.flags("memcheck")["--report-api-errors"] == "no"
+    assert "--padding" not in fake.flags("racecheck")
+    # A worker that is killed, or leaves by os._exit, would take the end of a true report with it.
+    assert fake.exit_codes() == [0, 0, 0]
+
+    def test_an_access_outside_of_memory_crashes_although_outputs_were_right(session: Session, tmp_path: Path) -> None:
+        result = sanitize(session, CANDIDATE, FakeSanitizer(tmp_path, {"memcheck": OUT_OF_BOUNDS}).path)
+        assert result.verdict is Verdict.CRASHED
+        assert "in kernel causal_conv_kernel at cuda.cu:17" in result.message
+        assert "first in thread (0,0,0) of block (3,0,0), 2 times" in result.message
+
+    def test_warnings_are_shown_and_change_nothing(session: Session, tmp_path: Path) -> None:
+        run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": RACE_WARNING}))
+        assert run.outcome == "clean"
+        assert [finding.severity for finding in run.findings] == ["warning"]
+
+    @pytest.mark.parametrize(
+        ("reports", "reason"),
+        [
+            ({}, "it wrote no summary"),
+            ({"memcheck": TOO_MANY}, "it left 157 errors out"),
+        ],
+        ids=["no report", "cut report", "report at its limit"],
+    )
+    def test_a_report_that_says_too_little_is_not_clean(
+        session: Session, tmp_path: Path, reports: dict[str, str], reason: str
+    ) -> None:
+        run = one_run(session, FakeSanitizer(tmp_path, reports))
+        assert run.outcome == "not_run"
+        assert run.reason.startswith(reason)
+
+    def test_outputs_that_go_wrong_only_here_are_neither_clean_nor_a_fault(session: Session, tmp_path: Path) -> None:
+        wrong = candidate_of(CONVOLUTION, ("return self.conv(x)", "return self.conv(x) * 1.5"))
+        result = sanitize(session, wrong, FakeSanitizer(tmp_path, {"memcheck": CLEAN}).path)
+        assert result.runs[0].outcome == "not_run"
+        assert result.runs[0].reason.startswith("the candidate, which was verified before, ends as incorrect here: ")
+        assert result.verdict is Verdict.CORRECT
+
+    def test_a_sanitizer_that_does_not_start_the_candidate_is_not_clean(session: Session, tmp_path: Path) -> None:
+        fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before="print('unknown option'); sys.exit(1)")
+        run = one_run(session, fake)
+        assert run.outcome == "not_run"
+        assert "ended before its worker stood. It printed:\nunknown option" in run.reason
+
+    def test_a_sanitizer_that_cannot_be_executed_is_not_clean(session: Session, tmp_path: Path) -> None:
+        fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN})
+        fake.path.chmod(0o600)
+        run = one_run(session, fake)
+        assert run.outcome == "not_run"
+        assert "cannot be started" in run.reason
+
+    def test_a_sanitizer_that_hangs_is_ended_with_all_it_started(
+        session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sanitizer, "TOOL_LIMIT_S", 1.0)
+        fake = FakeSanitizer(
+            tmp_path,
+            {"memcheck": CLEAN},
+            before="child = subprocess.Popen(['sleep', '600'])\n(folder / 'child').write_text(str(child.pid))\nchild.wait()",
+        )
+        run = one_run(session, fake)
+        assert (run.outcome, run.reason) == ("not_run", "not finished within 1 s.")
+        assert gone(int((tmp_path / "child").read_text()))
+
+    @pytest.mark.skipif(not landlock_version(), reason="needs a kernel with Landlock")
+    def test_a_candidate_cannot_write_its_own_report(session: Session, tmp_path: Path) -> None:
+        forging = """
+import sys, json
+from pathlib import Path
+folder = Path(json.loads(sys.argv[1])["scratch"]).parent
+for name in ("report.txt", "other.txt"):
+    try:
+        (folder / name).write_text("========= ERROR SUMMARY: 0 errors")
+    except PermissionError:
+        continue
+    raise RuntimeError("it could write")
+"""
+        run = one_run(session, FakeSanitizer(tmp_path, {}), Candidate(forging + CANDIDATE.text))
+        assert run.reason == "it wrote no summary."
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends within a moment; a zombie that its new parent has not reaped yet has ended."""
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,43 @@
+"""A worker that is no fork of the fork server, for programs that must start what they examine, as compute-sanitizer.
+
+Run as `python -I standalone.py SETUP`, SETUP being one JSON object: what `tools.worker.settling` needs, and
+
+    {"socket": PATH, "memory_bytes": N, "gpu": true or false}
+
+The control connection is made to the socket at PATH, and the shared memory's descriptor is the first that comes over
+it: whether such a program hands its own descriptors down, its manual does not say.
+"""
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tools.worker.settling import confine, settle
+
+
+def _serve(setup: dict[str, Any]) -> None:
+    """Serve one candidate, and return: only where Python ends by itself does the program above finish its report."""
+    import torch
+
+    from tools.worker import main
+
+    if setup["gpu"]:
+        # The examining program sets itself up when CUDA starts: its files and connections are made before the sandbox
+        # closes, so that the sandbox needs no holes for them.
+        torch.empty(1, device="cuda")
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(setup["socket"])
+    _, (memory,), _, _ = socket.recv_fds(control, 1, 1)
+    confine(setup)
+    main.serve(control, memory, setup["memory_bytes"])
+    main.hush()
+
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[1])
+    settle(arguments)
+    _serve(arguments)
