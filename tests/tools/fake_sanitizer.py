@@ -19,7 +19,7 @@ with (folder / "calls.jsonl").open("a") as log:
 {before}
 ended = subprocess.run(program, close_fds=True)
 with (folder / "exit_codes").open("a") as log:
-    log.write(f"{{ended.returncode}}\n")
+    log.write(f"{{ended.returncode}}\\n")
 report = folder / flags["--tool"]
 if report.is_file():
     Path(flags["--log-file"]).write_bytes(report.read_bytes())

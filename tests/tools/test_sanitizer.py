@@ -120,12 +120,9 @@ def test_each_tools_errors_are_kept_and_the_first_decides(session: Session, tmp_
         session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sanitizer, "TOOL_LIMIT_S", 1.0)
-        fake = FakeSanitizer(
-            tmp_path,
-            {"memcheck": CLEAN},
-            before="child = subprocess.Popen(['sleep', '600'])\n(folder / 'child').write_text(str(child.pid))\nchild.wait()",
-        )
-        run = one_run(session, fake)
+        hanging = "child = subprocess.Popen(['sleep', '600'])\n(folder / 'child').write_text(str(child.pid))\nchild.wait()"
+    fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before=hanging)
+    run = one_run(session, fake)
         assert (run.outcome, run.reason) == ("not_run", "not finished within 1 s.")
         assert gone(int((tmp_path / "child").read_text()))
 
