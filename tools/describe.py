@@ -12,6 +12,8 @@ from tools.results import (
     ToolResult,
     Verified,
 )
+from tools.sanitizer_results import Sanitized, SanitizerRun
+from tools.verdict import Verdict
 
 ERRORS_SHOWN = 3
 WARNINGS_SHOWN = 3
@@ -130,8 +132,32 @@ def _timed(result: Timed) -> str:
 
 def _evaluation(result: Evaluation) -> str:
     lines = [f"submitted: {result.verdict}"]
-    lines += [describe(part) for part in (result.build, result.verify, result.benchmark) if part is not None]
+    lines += [describe(part) for part in (result.build, result.verify) if part is not None]
+    if result.sanitizer is not None:
+        lines.append(_sanitized(result.sanitizer))
+    if result.benchmark is not None:
+        lines.append(describe(result.benchmark))
     return "\n".join(lines)
+
+
+def _sanitized(result: Sanitized) -> str:
+    lines = [] if result.verdict is Verdict.CORRECT else [f"{result.verdict} (sanitizer): {result.message}"]
+    for run in result.runs:
+        lines.append(f"compute-sanitizer {summarize_run(run)}")
+        # A candidate's own lines, by which the place is found; further places are told apart by the counts above.
+        lines += [f"  {line}" for finding in run.findings[:1] for line in finding.excerpt.splitlines()]
+    return "\n".join(lines)
+
+
+def summarize_run(run: SanitizerRun) -> str:
+    """One tool of compute-sanitizer in one line: `memcheck: clean (8.1 s)`."""
+    if run.outcome == "not_run":
+        return f"{run.tool}: not run, so nothing is known: {run.reason}"
+    counts = [(len(run.errors), "error"), (len(run.findings) - len(run.errors), "warning")]
+    said = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
+    if run.outcome == "clean":
+        said.insert(0, "clean")
+    return f"{run.tool}: {', '.join(said)} ({run.seconds:.1f} s)"
 
 
 def format_ns(nanoseconds: float) -> str:

@@ -20,15 +20,18 @@ from typing import Literal
 import torch
 
 from tasks.errors import HarnessError, UnavailableError
+from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, typical_rms
 from tools.draws import Trial, trials
+from tools.lease import lease
 from tools.oracle import Answer
 from tools.sanitizer_report import FINDINGS_KEPT, Report, parse_report
 from tools.sanitizer_results import SANITIZER_TOOLS, Sanitized, SanitizerRun, SanitizerTool, not_run
 from tools.session import Session
 from tools.standalone import Standalone
 from tools.subject import SLACK_BYTES, Limits, Named, Subject
+from tools.toolchain import find_sanitizer
 from tools.verification import check_call, draw_inputs
 from tools.worker.sandbox import tier
 from tools.worker.shared_memory import aligned
@@ -57,13 +60,32 @@ class _Plan:
     memory_bytes: int
 
 
-def sanitize(session: Session, candidate: Candidate, sanitizer: Path) -> Sanitized:
-    """What every tool of the compute-sanitizer at a path says about a candidate that was verified."""
-    started = time.monotonic()
+def last_word(session: Session, candidate: Candidate) -> Sanitized:
+    """What compute-sanitizer says about a candidate that was verified; where it cannot be run, the result says so."""
+    if session.target is not Target.CUDA:
+        return not_run(candidate.id, f"it examines CUDA kernels, and the target is {session.target}.")
+    sanitizer = find_sanitizer()
+    if sanitizer is None:
+        return not_run(
+            candidate.id,
+            "compute-sanitizer is not installed: it is neither on PATH nor in the CUDA toolkit. A full installation of "
+            "the toolkit has it; so has the package nvidia-cuda-sanitizer-api of the same CUDA version (pip).",
+        )
     try:
-        plan = _plan(session)
+        with lease(session.device, session.progress):
+            return sanitize(session, candidate, sanitizer)
     except (UnavailableError, HarnessError) as error:
         return not_run(candidate.id, str(error))
+
+
+def sanitize(session: Session, candidate: Candidate, sanitizer: Path) -> Sanitized:
+    """What every tool of the compute-sanitizer at a path says about a candidate that was verified.
+
+    Raises:
+        UnavailableError, HarnessError: the calls to make cannot be planned.
+    """
+    started = time.monotonic()
+    plan = _plan(session)
     if plan is None:
         return not_run(candidate.id, "the task has no shape that is smaller than the benchmark shape.")
     runs = []

@@ -6,6 +6,7 @@ Here the sanitizer is a stand-in and the target the host; tests/tools/test_gpu_s
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from sanitizer_logs import CLEAN, OUT_OF_BOUNDS, PYTORCHS_OWN, RACE, RACE_WARNIN
 from tasks.spec import Target
 from tools import sanitizer
 from tools.candidate import Candidate
-from tools.sanitizer import sanitize
+from tools.sanitizer import last_word, sanitize
 from tools.sanitizer_results import SanitizerRun
 from tools.session import Session
 from tools.subject import Limits
@@ -70,65 +71,91 @@ def test_each_tools_errors_are_kept_and_the_first_decides(session: Session, tmp_
     # A worker that is killed, or leaves by os._exit, would take the end of a true report with it.
     assert fake.exit_codes() == [0, 0, 0]
 
-    def test_an_access_outside_of_memory_crashes_although_outputs_were_right(session: Session, tmp_path: Path) -> None:
-        result = sanitize(session, CANDIDATE, FakeSanitizer(tmp_path, {"memcheck": OUT_OF_BOUNDS}).path)
-        assert result.verdict is Verdict.CRASHED
-        assert "in kernel causal_conv_kernel at cuda.cu:17" in result.message
-        assert "first in thread (0,0,0) of block (3,0,0), 2 times" in result.message
 
-    def test_warnings_are_shown_and_change_nothing(session: Session, tmp_path: Path) -> None:
-        run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": RACE_WARNING}))
-        assert run.outcome == "clean"
-        assert [finding.severity for finding in run.findings] == ["warning"]
+@alone
+def test_an_access_outside_of_memory_crashes_although_outputs_were_right(session: Session, tmp_path: Path) -> None:
+    result = sanitize(session, CANDIDATE, FakeSanitizer(tmp_path, {"memcheck": OUT_OF_BOUNDS}).path)
+    assert result.verdict is Verdict.CRASHED
+    assert "in kernel causal_conv_kernel at cuda.cu:17" in result.message
+    assert "first in thread (0,0,0) of block (3,0,0), 2 times" in result.message
 
-    @pytest.mark.parametrize(
-        ("reports", "reason"),
-        [
-            ({}, "it wrote no summary"),
-            ({"memcheck": TOO_MANY}, "it left 157 errors out"),
-        ],
-        ids=["no report", "cut report", "report at its limit"],
-    )
-    def test_a_report_that_says_too_little_is_not_clean(
-        session: Session, tmp_path: Path, reports: dict[str, str], reason: str
-    ) -> None:
-        run = one_run(session, FakeSanitizer(tmp_path, reports))
-        assert run.outcome == "not_run"
-        assert run.reason.startswith(reason)
 
-    def test_outputs_that_go_wrong_only_here_are_neither_clean_nor_a_fault(session: Session, tmp_path: Path) -> None:
-        wrong = candidate_of(CONVOLUTION, ("return self.conv(x)", "return self.conv(x) * 1.5"))
-        result = sanitize(session, wrong, FakeSanitizer(tmp_path, {"memcheck": CLEAN}).path)
-        assert result.runs[0].outcome == "not_run"
-        assert result.runs[0].reason.startswith("the candidate, which was verified before, ends as incorrect here: ")
-        assert result.verdict is Verdict.CORRECT
+@alone
+def test_warnings_are_shown_and_change_nothing(session: Session, tmp_path: Path) -> None:
+    run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": RACE_WARNING}))
+    assert run.outcome == "clean"
+    assert [finding.severity for finding in run.findings] == ["warning"]
 
-    def test_a_sanitizer_that_does_not_start_the_candidate_is_not_clean(session: Session, tmp_path: Path) -> None:
-        fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before="print('unknown option'); sys.exit(1)")
-        run = one_run(session, fake)
-        assert run.outcome == "not_run"
-        assert "ended before its worker stood. It printed:\nunknown option" in run.reason
 
-    def test_a_sanitizer_that_cannot_be_executed_is_not_clean(session: Session, tmp_path: Path) -> None:
-        fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN})
-        fake.path.chmod(0o600)
-        run = one_run(session, fake)
-        assert run.outcome == "not_run"
-        assert "cannot be started" in run.reason
+@alone
+@pytest.mark.parametrize(
+    ("reports", "reason"),
+    [({}, "it wrote no summary"), ({"memcheck": TOO_MANY}, "it left 157 errors out")],
+    ids=["no report", "report at its limit"],
+)
+def test_a_report_that_says_too_little_is_not_clean(
+    session: Session, tmp_path: Path, reports: dict[str, str], reason: str
+) -> None:
+    run = one_run(session, FakeSanitizer(tmp_path, reports))
+    assert run.outcome == "not_run"
+    assert run.reason.startswith(reason)
 
-    def test_a_sanitizer_that_hangs_is_ended_with_all_it_started(
-        session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(sanitizer, "TOOL_LIMIT_S", 1.0)
-        hanging = "child = subprocess.Popen(['sleep', '600'])\n(folder / 'child').write_text(str(child.pid))\nchild.wait()"
-    fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before=hanging)
+
+@alone
+def test_outputs_that_go_wrong_only_here_are_neither_clean_nor_a_fault(session: Session, tmp_path: Path) -> None:
+    wrong = candidate_of(CONVOLUTION, ("return self.conv(x)", "return self.conv(x) * 1.5"))
+    result = sanitize(session, wrong, FakeSanitizer(tmp_path, {"memcheck": CLEAN}).path)
+    assert result.runs[0].outcome == "not_run"
+    assert result.runs[0].reason.startswith("the candidate, which was verified before, ends as incorrect here: ")
+    assert result.verdict is Verdict.CORRECT
+
+
+@alone
+def test_a_sanitizer_that_does_not_start_the_candidate_is_not_clean(session: Session, tmp_path: Path) -> None:
+    fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before="print('unknown option'); sys.exit(1)")
     run = one_run(session, fake)
-        assert (run.outcome, run.reason) == ("not_run", "not finished within 1 s.")
-        assert gone(int((tmp_path / "child").read_text()))
+    assert run.outcome == "not_run"
+    assert "ended before its worker stood. It printed:\nunknown option" in run.reason
 
-    @pytest.mark.skipif(not landlock_version(), reason="needs a kernel with Landlock")
-    def test_a_candidate_cannot_write_its_own_report(session: Session, tmp_path: Path) -> None:
-        forging = """
+
+@alone
+def test_a_sanitizer_that_cannot_be_executed_is_not_clean(session: Session, tmp_path: Path) -> None:
+    fake = FakeSanitizer(tmp_path, {"memcheck": CLEAN})
+    fake.path.chmod(0o600)
+    run = one_run(session, fake)
+    assert run.outcome == "not_run"
+    assert "cannot be started" in run.reason
+
+
+@alone
+def test_a_sanitizer_that_hangs_is_ended_with_all_it_started(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sanitizer, "TOOL_LIMIT_S", 1.0)
+    hanging = "child = subprocess.Popen(['sleep', '600'])\n(folder / 'child').write_text(str(child.pid))\nchild.wait()"
+    run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before=hanging))
+    assert (run.outcome, run.reason) == ("not_run", "not finished within 1 s.")
+    assert gone(int((tmp_path / "child").read_text()))
+
+
+@alone
+def test_a_candidate_that_hangs_under_it_is_ended_too(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a group of its own, as a launcher may put it, so that the program's group does not hold it."""
+    monkeypatch.setattr(sanitizer, "TOOL_LIMIT_S", 8.0)
+    mark = tmp_path / "worker"
+    apart = f"""program = ["setsid", "sh", "-c", 'echo $$ > {mark}; exec "$@"', "sh", *program]"""
+    endless = candidate_of(CONVOLUTION, ("return self.conv(x)", "while True: pass"))
+    run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": CLEAN}, before=apart), endless)
+    assert (run.outcome, run.reason) == ("not_run", "not finished within 8 s.")
+    assert gone(int(mark.read_text()))
+
+
+@alone
+@pytest.mark.skipif(not landlock_version(), reason="needs a kernel with Landlock")
+def test_a_candidate_cannot_write_its_own_report(session: Session, tmp_path: Path) -> None:
+    forging = """
 import sys, json
 from pathlib import Path
 folder = Path(json.loads(sys.argv[1])["scratch"]).parent
@@ -139,8 +166,30 @@ for name in ("report.txt", "other.txt"):
         continue
     raise RuntimeError("it could write")
 """
-        run = one_run(session, FakeSanitizer(tmp_path, {}), Candidate(forging + CANDIDATE.text))
-        assert run.reason == "it wrote no summary."
+    run = one_run(session, FakeSanitizer(tmp_path, {}), Candidate(forging + CANDIDATE.text))
+    assert run.reason == "it wrote no summary."
+
+
+def test_the_host_target_says_that_nothing_was_run(session: Session) -> None:
+    result = last_word(session, CANDIDATE)
+    assert {run.outcome for run in result.runs} == {"not_run"}
+    assert [run.tool for run in result.runs] == ["memcheck", "racecheck", "initcheck"]
+    assert all("the target is cpu" in run.reason for run in result.runs)
+    assert result.verdict is Verdict.CORRECT
+
+
+def test_a_machine_without_it_says_so(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: None)
+    result = last_word(replace(session, target=Target.CUDA), CANDIDATE)
+    assert {run.outcome for run in result.runs} == {"not_run"}
+    assert all(run.reason.startswith("compute-sanitizer is not installed") for run in result.runs)
+
+
+def test_a_machine_without_a_gpu_says_so(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: FakeSanitizer(tmp_path, {}).path)
+    result = last_word(replace(session, target=Target.CUDA), CANDIDATE)
+    assert all("PyTorch sees no GPU" in run.reason for run in result.runs)
 
 
 def gone(pid: int) -> bool:
