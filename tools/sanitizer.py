@@ -69,7 +69,7 @@ def last_word(session: Session, candidate: Candidate) -> Sanitized:
         return not_run(
             candidate.id,
             "compute-sanitizer is not installed: it is neither on PATH nor in the CUDA toolkit. A full installation of "
-            "the toolkit has it; so has the package nvidia-cuda-sanitizer-api of the same CUDA version (pip).",
+            "the toolkit has it; else pip install 'nvidia-cuda-sanitizer-api>=13.5' (earlier ones lack its launcher).",
         )
     try:
         with lease(session.device, session.progress):
@@ -127,7 +127,7 @@ def _run(session: Session, candidate: Candidate, sanitizer: Path, tool: Sanitize
             _command(sanitizer, tool, log),
             folder,
             gpu=session.device == "cuda",
-            read=[sanitizer.resolve().parent],
+            read=_folders(sanitizer),
             environment=_ENVIRONMENT,
         )
         watchdog = threading.Timer(TOOL_LIMIT_S, standalone.kill)
@@ -143,6 +143,12 @@ def _run(session: Session, candidate: Candidate, sanitizer: Path, tool: Sanitize
     if seconds >= TOOL_LIMIT_S:
         problem = f"not finished within {TOOL_LIMIT_S:.0f} s."
     return _judged(tool, report, problem, seconds)
+
+
+def _folders(sanitizer: Path) -> list[Path]:
+    """Where the sanitizer has what it loads into the worker: beside itself, or beside the bin it is called from."""
+    beside = sanitizer.resolve().parent
+    return [beside, beside.parent / "compute-sanitizer"]
 
 
 def _command(sanitizer: Path, tool: SanitizerTool, log: Path) -> list[str]:
@@ -192,7 +198,8 @@ def _text(log: Path) -> str:
 def _judged(tool: SanitizerTool, report: Report, problem: str, seconds: float) -> SanitizerRun:
     """Errors count even where the run did not come to its end, unless the tool doubts itself."""
     if report.trouble:
-        return SanitizerRun(tool=tool, outcome="not_run", reason=report.trouble, seconds=seconds)
+        reason = " ".join(filter(None, (report.trouble, problem)))
+        return SanitizerRun(tool=tool, outcome="not_run", reason=reason, seconds=seconds)
     findings = report.findings[:FINDINGS_KEPT]
     if any(finding.severity == "error" for finding in findings):
         return SanitizerRun(tool=tool, outcome="findings", findings=findings, seconds=seconds)

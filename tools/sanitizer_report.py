@@ -20,8 +20,10 @@ _EXCERPT_WIDTH = 200
 _PREFIX = re.compile(r"^=+(?: |$)")
 _SUMMARY = re.compile(r"^\w+ SUMMARY: \d+ (?:error|hazard)s?\b", re.MULTILINE)
 _UNPRINTED = re.compile(r"^ERROR SUMMARY: (\d+) errors? (?:was|were) not printed", re.MULTILINE)
+# Not the errors that say how the program ended: a kernel that is found to read wild addresses ends it so.
 _TROUBLE = re.compile(
-    r"^(?:Internal Sanitizer Error|Error: (?!Race reported|Potential|process didn't)|Warning: Detected overflow).*",
+    r"^(?:Internal Sanitizer Error|Warning: Detected overflow"
+    r"|Error: (?!Race reported|Potential|process didn't|couldn't find exit code)).*",
     re.IGNORECASE | re.MULTILINE,
 )
 _RACE = re.compile(r"^(?P<severity>\w+): Race reported between (?P<access>\w+) access (?P<place>at .+)$", re.IGNORECASE)
@@ -118,7 +120,7 @@ def _finding(lines: list[str]) -> SanitizerFinding | None:
         accesses = dict.fromkeys([race["access"], *(match["access"] for match in others)])
         return SanitizerFinding(
             severity="error" if race["severity"].lower() == "error" else "warning",
-            kind=f"a race in shared memory between accesses of type {' and '.join(name.lower() for name in accesses)}",
+            kind=f"a race between accesses of type {' and '.join(name.lower() for name in accesses)}",
             kernel=kernel,
             location=location,
             count=max(1, sum(int(match["hazards"] or 0) for match in others)),

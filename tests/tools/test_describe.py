@@ -150,7 +150,7 @@ def test_a_speedup_is_claimed_only_where_its_interval_excludes_one(
 
 RACE = SanitizerFinding(
     severity="error",
-    kind="a race in shared memory between accesses of type write and read",
+    kind="a race between accesses of type write and read",
     kernel="sum_kernel",
     location="offset 0xa60",
     count=28,

@@ -70,7 +70,7 @@ def test_both_spellings_of_a_place_are_read(log: str, kernel: str, location: str
 def test_a_race_names_its_accesses_and_counts_its_hazards() -> None:
     error, warning = parse_report(RACE, []).findings
     assert (error.severity, error.kernel, error.location, error.count) == ("error", "Kernel", "offset 0xa60", 32)
-    assert error.kind == "a race in shared memory between accesses of type write and read"
+    assert error.kind == "a race between accesses of type write and read"
     assert (warning.severity, warning.kernel, warning.count) == ("warning", "RAW", 4)
 
 

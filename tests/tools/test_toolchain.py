@@ -151,8 +151,8 @@ def test_the_sanitizer_of_a_toolkit_off_the_path_is_found(
     program.touch(mode=0o600)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(toolchain, "find_cuda_home", lambda: None)
+    monkeypatch.setattr(toolchain, "_wheels", lambda: tmp_path / "no wheels")
     assert toolchain.find_sanitizer() is None, "a file that cannot be executed"
     program.chmod(0o700)
     assert toolchain.find_sanitizer() == program
