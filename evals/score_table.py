@@ -9,7 +9,7 @@ from rich.text import Text
 
 from evals.score_line import ScoreLine
 from evals.scores import FAST_P_THRESHOLDS, count_verdicts, fast_p, geometric_mean, pass_at_k
-from tools.describe import summarize_run
+from tools.describe import summarize_runs
 from tools.results import Interval
 from tools.verdict import Verdict
 
@@ -22,8 +22,8 @@ def print_scores(console: Console, lines: Sequence[ScoreLine]) -> None:
     for line in lines:
         if line.verdict is not Verdict.CORRECT:
             console.print(Text(f"{line.file}: {line.verdict}: {line.message}"))
-        for run in line.sanitizer:
-            console.print(Text(f"{line.file}: compute-sanitizer {summarize_run(run)}"))
+        for said in summarize_runs(line.sanitizer):
+            console.print(Text(f"{line.file}: {said}"))
     console.print(_scores(lines))
 
 

@@ -1,5 +1,7 @@
 """What a model hears of a result: short, the first errors whole, the rest counted."""
 
+from collections.abc import Sequence
+
 from tools.results import (
     Built,
     Check,
@@ -142,15 +144,22 @@ def _evaluation(result: Evaluation) -> str:
 
 def _sanitized(result: Sanitized) -> str:
     lines = [] if result.verdict is Verdict.CORRECT else [f"{result.verdict} (sanitizer): {result.message}"]
-    for run in result.runs:
-        lines.append(f"compute-sanitizer {summarize_run(run)}")
-        # A candidate's own lines, by which the place is found; further places are told apart by the counts above.
-        lines += [f"  {line}" for finding in run.findings[:1] for line in finding.excerpt.splitlines()]
+    lines += summarize_runs(result.runs)
+    for finding in (finding for run in result.runs for finding in run.findings[:1]):
+        lines += [f"  {line}" for line in finding.excerpt.splitlines()]
     return "\n".join(lines)
 
 
-def summarize_run(run: SanitizerRun) -> str:
-    """One tool of compute-sanitizer in one line: `memcheck: clean (8.1 s)`."""
+def summarize_runs(runs: Sequence[SanitizerRun]) -> list[str]:
+    """What compute-sanitizer said, a line for each tool, or one where all were kept from it by the same."""
+    reasons = {run.reason for run in runs if run.outcome == "not_run"}
+    if len(reasons) == 1 and all(run.outcome == "not_run" for run in runs):
+        tools = ", ".join(run.tool for run in runs)
+        return [f"compute-sanitizer ({tools}): not run, so nothing is known: {reasons.pop()}"]
+    return [f"compute-sanitizer {_run(run)}" for run in runs]
+
+
+def _run(run: SanitizerRun) -> str:
     if run.outcome == "not_run":
         return f"{run.tool}: not run, so nothing is known: {run.reason}"
     counts = [(len(run.errors), "error"), (len(run.findings) - len(run.errors), "warning")]

@@ -5,9 +5,11 @@ the protocol, the inputs, the poisoned memory and the comparison are those of ve
 of compute-sanitizer, "Command Line Options".
 
 NOT covered: accesses that stay within an array, races in global memory, what only longer shapes do, and a candidate
-that does otherwise where it notices the sanitizer. Only errors in a candidate's kernels count against it. That its
-outputs are wrong or that it fails under the sanitizer alone does not: instrumented kernels take more registers and
-time, and may not launch at all. It keeps a tool from calling it clean, though.
+that does otherwise where it notices the sanitizer, or tampers with the part of it that is loaded into its process.
+
+Only errors in a candidate's kernels count against it. That its outputs are wrong or that it fails under the sanitizer
+alone does not: instrumented kernels take more registers and time, and may not launch at all. It keeps a tool from
+calling it clean, though.
 """
 
 import tempfile
@@ -142,7 +144,7 @@ def _run(session: Session, candidate: Candidate, sanitizer: Path, tool: Sanitize
     seconds = time.monotonic() - started
     if seconds >= TOOL_LIMIT_S:
         problem = f"not finished within {TOOL_LIMIT_S:.0f} s."
-    return _judged(tool, report, problem, seconds)
+    return judged(tool, report, problem, seconds)
 
 
 def _folders(sanitizer: Path) -> list[Path]:
@@ -195,8 +197,11 @@ def _text(log: Path) -> str:
         return ""
 
 
-def _judged(tool: SanitizerTool, report: Report, problem: str, seconds: float) -> SanitizerRun:
-    """Errors count even where the run did not come to its end, unless the tool doubts itself."""
+def judged(tool: SanitizerTool, report: Report, problem: str, seconds: float) -> SanitizerRun:
+    """What a run comes to, by the tool's report and by the problem that kept the calls from their end, if any.
+
+    Errors count even where the run did not come to its end, unless the tool doubts itself.
+    """
     if report.trouble:
         reason = " ".join(filter(None, (report.trouble, problem)))
         return SanitizerRun(tool=tool, outcome="not_run", reason=reason, seconds=seconds)

@@ -14,8 +14,8 @@ class Verdict(StrEnum):
     CONTRACT_ERROR = "contract_error"
     """`ModelNew` is missing, or its parameters, buffers or outputs do not have the agreed form."""
     INCORRECT = "incorrect"
-    """An output differs from the float64 oracle by more than the precision class allows; or compute-sanitizer found that
-    it depends on a race or on memory that nothing wrote."""
+    """An output differs from the float64 oracle by more than the precision class allows; or compute-sanitizer found a
+    race or a read of memory that nothing wrote."""
     INPUT_MUTATED = "input_mutated"
     """A call changed one of its inputs or parameters."""
     LIBRARY_COMPUTE = "library_compute"

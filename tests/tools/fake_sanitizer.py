@@ -4,7 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-# Every flag that is given to it takes one value; the program is what follows. Without a report it writes none.
+# Every flag that is given to it takes one value; the program is what follows. As the true one of CUDA 13.5 (seen with
+# strace) it opens its log first, and the program inherits that. Without a report it leaves the log empty.
 _SCRIPT = """#!{python}
 import json, os, subprocess, sys
 from pathlib import Path
@@ -17,12 +18,14 @@ caching = os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING")
 with (folder / "calls.jsonl").open("a") as log:
     log.write(json.dumps({{"flags": flags, "caching": caching}}) + "\\n")
 {before}
-ended = subprocess.run(program, close_fds=True)
-with (folder / "exit_codes").open("a") as log:
-    log.write(f"{{ended.returncode}}\\n")
+log = os.open(flags["--log-file"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+os.set_inheritable(log, True)
+ended = subprocess.run(program, close_fds=False)
+with (folder / "exit_codes").open("a") as codes:
+    codes.write(f"{{ended.returncode}}\\n")
 report = folder / flags["--tool"]
 if report.is_file():
-    Path(flags["--log-file"]).write_bytes(report.read_bytes())
+    os.write(log, report.read_bytes())
 """
 
 

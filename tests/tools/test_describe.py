@@ -18,7 +18,7 @@ from tools.results import (
     Timed,
     Verified,
 )
-from tools.sanitizer_results import Sanitized, SanitizerFinding, SanitizerRun
+from tools.sanitizer_results import Sanitized, SanitizerFinding, SanitizerRun, not_run
 from tools.verdict import Verdict
 
 ID = "0123456789abcdef" * 4
@@ -182,6 +182,14 @@ def test_a_tool_that_was_not_run_never_reads_as_clean() -> None:
     assert found.verdict is Verdict.CORRECT
     assert "compute-sanitizer memcheck: clean (8.0 s)" in describe(found)
     assert "compute-sanitizer initcheck: not run, so nothing is known: not installed" in describe(found)
+
+
+def test_one_reason_against_all_tools_is_told_once() -> None:
+    text = describe(evaluation(*not_run(ID, "the target is cpu.").runs))
+    assert text.count("the target is cpu.") == 1
+    assert (
+        "compute-sanitizer (memcheck, racecheck, initcheck): not run, so nothing is known: the target is cpu." in text
+    )
 
 
 def test_a_refusal_is_its_message() -> None:

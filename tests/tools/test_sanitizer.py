@@ -12,13 +12,25 @@ from pathlib import Path
 import pytest
 from fake_sanitizer import FakeSanitizer
 from judging import CONVOLUTION, candidate_of, task_of
-from sanitizer_logs import CLEAN, OUT_OF_BOUNDS, PYTORCHS_OWN, RACE, RACE_WARNING, TOO_MANY
+from sanitizer_logs import (
+    BARRIERS_UNTRACKED,
+    BROKEN_TOOL,
+    CLEAN,
+    OUT_OF_BOUNDS,
+    PYTORCHS_OWN,
+    RACE,
+    RACE_WARNING,
+    TOO_MANY,
+)
 
 from tasks.spec import Target
 from tools import sanitizer
 from tools.candidate import Candidate
-from tools.sanitizer import last_word, sanitize
-from tools.sanitizer_results import SanitizerRun
+from tools.judge import Judge
+from tools.results import Built, Evaluation, Verified
+from tools.sanitizer import judged, last_word, sanitize
+from tools.sanitizer_report import parse_report
+from tools.sanitizer_results import Sanitized, SanitizerRun
 from tools.session import Session
 from tools.subject import Limits
 from tools.verdict import Verdict
@@ -80,25 +92,35 @@ def test_an_access_outside_of_memory_crashes_although_outputs_were_right(session
     assert "first in thread (0,0,0) of block (3,0,0), 2 times" in result.message
 
 
-@alone
-def test_warnings_are_shown_and_change_nothing(session: Session, tmp_path: Path) -> None:
-    run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": RACE_WARNING}))
+def test_warnings_are_shown_and_change_nothing() -> None:
+    run = judged("racecheck", parse_report(RACE_WARNING, []), "", 1.0)
     assert run.outcome == "clean"
     assert [finding.severity for finding in run.findings] == ["warning"]
 
 
-@alone
 @pytest.mark.parametrize(
-    ("reports", "reason"),
-    [({}, "it wrote no summary"), ({"memcheck": TOO_MANY}, "it left 157 errors out")],
-    ids=["no report", "report at its limit"],
+    ("log", "problem", "reason"),
+    [
+        ("", "", "it wrote no summary."),
+        (TOO_MANY, "", "it left 157 errors out of its report"),
+        (CLEAN, "the candidate failed.", "the candidate failed."),
+        (BARRIERS_UNTRACKED, "", "Warning: Detected overflow of tracked cuda::barrier structures."),
+        (BROKEN_TOOL, "no worker connected.", "Internal Sanitizer Error"),
+        (OUT_OF_BOUNDS + BROKEN_TOOL, "", "Internal Sanitizer Error"),
+    ],
+    ids=["no report", "report at its limit", "calls failed", "barriers", "tool failed", "tool failed late"],
 )
-def test_a_report_that_says_too_little_is_not_clean(
-    session: Session, tmp_path: Path, reports: dict[str, str], reason: str
-) -> None:
-    run = one_run(session, FakeSanitizer(tmp_path, reports))
+def test_what_says_too_little_is_neither_clean_nor_a_finding(log: str, problem: str, reason: str) -> None:
+    run = judged("memcheck", parse_report(log, []), problem, 1.0)
     assert run.outcome == "not_run"
     assert run.reason.startswith(reason)
+    assert run.reason.endswith(problem)
+    assert run.errors == ()
+
+
+def test_an_error_counts_although_the_candidate_did_not_live_on() -> None:
+    run = judged("memcheck", parse_report(OUT_OF_BOUNDS, []), "the candidate ends as crashed here", 1.0)
+    assert run.outcome == "findings"
 
 
 @alone
@@ -156,15 +178,22 @@ def test_a_candidate_that_hangs_under_it_is_ended_too(
 @pytest.mark.skipif(not landlock_version(), reason="needs a kernel with Landlock")
 def test_a_candidate_cannot_write_its_own_report(session: Session, tmp_path: Path) -> None:
     forging = """
-import sys, json
+import sys, json, os
 from pathlib import Path
 folder = Path(json.loads(sys.argv[1])["scratch"]).parent
-for name in ("report.txt", "other.txt"):
+forged = b"========= ERROR SUMMARY: 0 errors"
+try:
+    (folder / "report.txt").write_bytes(forged)
+except PermissionError:
+    pass
+else:
+    raise RuntimeError("it could open the report")
+for number in range(3, 64):
     try:
-        (folder / name).write_text("========= ERROR SUMMARY: 0 errors")
-    except PermissionError:
-        continue
-    raise RuntimeError("it could write")
+        if os.readlink(f"/proc/self/fd/{number}").endswith("report.txt"):
+            os.write(number, forged)
+    except OSError:
+        pass
 """
     run = one_run(session, FakeSanitizer(tmp_path, {}), Candidate(forging + CANDIDATE.text))
     assert run.reason == "it wrote no summary."
@@ -176,6 +205,33 @@ def test_the_host_target_says_that_nothing_was_run(session: Session) -> None:
     assert [run.tool for run in result.runs] == ["memcheck", "racecheck", "initcheck"]
     assert all("the target is cpu" in run.reason for run in result.runs)
     assert result.verdict is Verdict.CORRECT
+
+
+def test_only_a_strict_evaluation_asks_and_what_is_found_ends_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = judged("memcheck", parse_report(OUT_OF_BOUNDS, []), "", 1.0)
+    asked: list[Candidate] = []
+
+    def found(_: Session, candidate: Candidate) -> Sanitized:
+        asked.append(candidate)
+        return Sanitized(candidate=candidate.id, shapes=("N=1",), runs=(run,))
+
+    built = Built(candidate=CANDIDATE.id, extensions=(), sandbox="", seconds=1.0)
+    verified = Verified(candidate=CANDIDATE.id, precision=session.precision, checks=(), sandbox="", seconds=1.0)
+    timing: list[Candidate] = []
+    monkeypatch.setattr("tools.judge.last_word", found)
+    monkeypatch.setattr(Judge, "compile", lambda *_: built)
+    monkeypatch.setattr(Judge, "verify", lambda *_: verified)
+    monkeypatch.setattr(Judge, "benchmark", lambda _, candidate: timing.append(candidate))
+    with Judge(session.task, Target.CPU) as judge:
+        assert judge.evaluate(CANDIDATE).sanitizer is None
+        assert (asked, timing) == ([], [CANDIDATE])
+        strict = judge.evaluate(CANDIDATE, strict=True)
+    assert (asked, timing) == ([CANDIDATE], [CANDIDATE])
+    assert strict.verdict is Verdict.CRASHED
+    assert strict.fault is not None and strict.fault.stage == "sanitizer"
+    assert Evaluation.model_validate_json(strict.model_dump_json()) == strict
 
 
 def test_a_machine_without_it_says_so(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

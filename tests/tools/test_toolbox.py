@@ -105,7 +105,7 @@ def test_one_candidate_from_compiling_to_submission(toolbox: Toolbox) -> None:
     assert isinstance(evaluation, Evaluation)
     assert evaluation.verdict is Verdict.CORRECT
     assert evaluation.sanitizer is not None, "a submission is strict"
-    assert "memcheck: not run, so nothing is known" in replies[-1].text
+    assert "compute-sanitizer (memcheck, racecheck, initcheck): not run, so nothing is known" in replies[-1].text
     assert toolbox.candidate_text(CANDIDATE.id) == CANDIDATE.text
 
 

@@ -8,7 +8,9 @@ The control connection is made to the socket at PATH, and the shared memory's de
 it: whether such a program hands its own descriptors down, its manual does not say.
 """
 
+import contextlib
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -17,6 +19,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.worker.settling import confine, settle
+
+
+def _drop_inherited(folder: Path) -> None:
+    """Close what was handed down of the judge's folder: compute-sanitizer (13.5) leaves its own report open for
+    writing in the program that it examines."""
+    descriptors = Path("/proc/self/fd")
+    for number in [int(entry.name) for entry in descriptors.iterdir()]:
+        with contextlib.suppress(OSError):
+            if number > 2 and (descriptors / str(number)).readlink().is_relative_to(folder):
+                os.close(number)
 
 
 def _serve(setup: dict[str, Any]) -> None:
@@ -40,4 +52,5 @@ def _serve(setup: dict[str, Any]) -> None:
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     settle(arguments)
+    _drop_inherited(Path(arguments["scratch"]).parent)
     _serve(arguments)
