@@ -121,7 +121,7 @@ def _plan(session: Session) -> _Plan | None:
 
 def _run(session: Session, candidate: Candidate, sanitizer: Path, tool: SanitizerTool, plan: _Plan) -> SanitizerRun:
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kernelwright-sanitizer-") as name:
+    with tempfile.TemporaryDirectory(prefix="kernelwright-sanitizer-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         # Not where the worker may write: it would write its own report.
         log = folder / "report.txt"
@@ -155,7 +155,7 @@ def _folders(sanitizer: Path) -> list[Path]:
 
 def _command(sanitizer: Path, tool: SanitizerTool, log: Path) -> list[str]:
     command = [str(sanitizer), "--tool", tool, "--log-file", str(log), "--print-limit", str(_PRINT_LIMIT)]
-    # It gives a target 10 s to get in touch, and to import PyTorch alone may take that long.
+    # By itself it gives its target a minute to get in touch, which is short for PyTorch on a busy machine.
     command += ["--target-processes", "all", "--launch-timeout", "120", "--show-backtrace", "device"]
     if tool == "memcheck":
         # PyTorch asks the driver for things that it may refuse, and such refusals are no errors of memory.

@@ -31,7 +31,7 @@ class SanitizerFinding(Record):
     thread: str = ""
     """The first thread it was seen in."""
     count: int = 1
-    """How often: accesses for memcheck and initcheck, hazards for racecheck."""
+    """How often, as far as the tool printed it: accesses for memcheck and initcheck, hazards for racecheck."""
     excerpt: str = ""
     """The first lines of the first report."""
 

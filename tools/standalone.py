@@ -50,13 +50,19 @@ class Standalone:
         """Start the program and its worker.
 
         Raises:
-            HarnessError: the worker does not connect within the time, or the program ends before.
+            HarnessError: the worker does not connect within the time, or the program ends before; or the folder's path
+                is too long for a socket.
         """
         scratch = self._folder / "scratch"
         scratch.mkdir()
         address = str(self._folder / "control")
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(address)
+            try:
+                listener.bind(address)
+            except OSError as error:
+                raise HarnessError(
+                    f"no socket can be made at {address} ({error}); set TMPDIR to a folder with a shorter path."
+                ) from error
             listener.listen(1)
             self._start(scratch, {"socket": address, "memory_bytes": memory_bytes, "gpu": self._gpu})
             control = self._accept(listener, time.monotonic() + timeout_s)

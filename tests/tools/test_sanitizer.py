@@ -150,6 +150,18 @@ def test_a_sanitizer_that_cannot_be_executed_is_not_clean(session: Session, tmp_
 
 
 @alone
+def test_a_folder_too_deep_for_a_socket_says_what_to_do(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    run = one_run(session, FakeSanitizer(tmp_path, {"memcheck": CLEAN}))
+    assert run.outcome == "not_run"
+    assert "set TMPDIR to a folder with a shorter path" in run.reason
+
+
+@alone
 def test_a_sanitizer_that_hangs_is_ended_with_all_it_started(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
