@@ -203,7 +203,7 @@ def judged(tool: SanitizerTool, report: Report, problem: str, seconds: float) ->
     Errors count even where the run did not come to its end, unless the tool doubts itself.
     """
     if report.trouble:
-        reason = " ".join(filter(None, (report.trouble, problem)))
+        reason = "; ".join(filter(None, (report.trouble, problem)))
         return SanitizerRun(tool=tool, outcome="not_run", reason=reason, seconds=seconds)
     findings = report.findings[:FINDINGS_KEPT]
     if any(finding.severity == "error" for finding in findings):

@@ -21,13 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.worker.settling import confine, settle
 
 
-def _drop_inherited(folder: Path) -> None:
-    """Close what was handed down of the judge's folder: compute-sanitizer (13.5) leaves its own report open for
-    writing in the program that it examines."""
+def _drop_inherited(scratch: Path) -> None:
+    """Close what was handed down of the judge's folder, beside the worker's own in it: compute-sanitizer (13.5) leaves
+    its report open for writing in the program that it examines. Its pipes, which lie in the worker's folder, stay."""
     descriptors = Path("/proc/self/fd")
     for number in [int(entry.name) for entry in descriptors.iterdir()]:
         with contextlib.suppress(OSError):
-            if number > 2 and (descriptors / str(number)).readlink().is_relative_to(folder):
+            target = (descriptors / str(number)).readlink()
+            if number > 2 and target.is_relative_to(scratch.parent) and not target.is_relative_to(scratch):
                 os.close(number)
 
 
@@ -52,5 +53,5 @@ def _serve(setup: dict[str, Any]) -> None:
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     settle(arguments)
-    _drop_inherited(Path(arguments["scratch"]).parent)
+    _drop_inherited(Path(arguments["scratch"]))
     _serve(arguments)
