@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import mmap
 import os
 import signal
@@ -25,6 +26,8 @@ _ENTRY = Path(__file__).parent / "worker" / "standalone.py"
 _POLL_S = 0.05
 _REAP_TIMEOUT_S = 10.0
 _LOGGED_TAIL = 1500
+GRACE_S = 30.0
+"""How much longer than its judge allows a worker lives whose judge is gone."""
 _PEER = struct.Struct("3i")
 """struct ucred: process, user, group."""
 
@@ -47,7 +50,7 @@ class Standalone:
         self._groups: list[int] = []
 
     def spawn(self, memory_bytes: int, timeout_s: float) -> Worker:
-        """Start the program and its worker.
+        """Start the program and its worker, which is to connect within the time, and to be done within it.
 
         Raises:
             HarnessError: the worker does not connect within the time, or the program ends before; or the folder's path
@@ -64,7 +67,8 @@ class Standalone:
                     f"no socket can be made at {address} ({error}); set TMPDIR to a folder with a shorter path."
                 ) from error
             listener.listen(1)
-            self._start(scratch, {"socket": address, "memory_bytes": memory_bytes, "gpu": self._gpu})
+            connection = {"socket": address, "memory_bytes": memory_bytes, "gpu": self._gpu}
+            self._start(scratch, {**connection, "limit_s": math.ceil(timeout_s + GRACE_S)})
             control = self._accept(listener, time.monotonic() + timeout_s)
         memory_fd = os.memfd_create("kernelwright")
         try:

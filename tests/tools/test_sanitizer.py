@@ -4,6 +4,7 @@ Here the sanitizer is a stand-in and the target the host; tests/tools/test_gpu_s
 """
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +25,7 @@ from sanitizer_logs import (
 )
 
 from tasks.spec import Target
-from tools import sanitizer
+from tools import sanitizer, standalone
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Built, Evaluation, Verified
@@ -209,6 +210,17 @@ for number in range(3, 64):
 """
     run = one_run(session, FakeSanitizer(tmp_path, {}), Candidate(forging + CANDIDATE.text))
     assert run.reason == "it wrote no summary."
+
+
+def test_a_worker_whose_judge_is_gone_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "GRACE_S", -58.0)
+    started = standalone.Standalone(["env"], tmp_path, gpu=False, read=[], environment={})
+    worker = started.spawn(1 << 20, timeout_s=60.0)
+    try:
+        assert started.reap(worker.pid) == -signal.SIGALRM
+    finally:
+        worker.close()
+        started.close()
 
 
 def test_the_host_target_says_that_nothing_was_run(session: Session) -> None:

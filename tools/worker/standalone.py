@@ -2,7 +2,7 @@
 
 Run as `python -I standalone.py SETUP`, SETUP being one JSON object: what `tools.worker.settling` needs, and
 
-    {"socket": PATH, "memory_bytes": N, "gpu": true or false}
+    {"socket": PATH, "memory_bytes": N, "gpu": true or false, "limit_s": N}
 
 The control connection is made to the socket at PATH, and the shared memory's descriptor is the first that comes over
 it: whether such a program hands its own descriptors down, its manual does not say.
@@ -11,6 +11,7 @@ it: whether such a program hands its own descriptors down, its manual does not s
 import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -46,6 +47,8 @@ def _serve(setup: dict[str, Any]) -> None:
     control.connect(setup["socket"])
     _, (memory,), _, _ = socket.recv_fds(control, 1, 1)
     confine(setup)
+    # No fork server ends this worker when the judge is gone.
+    signal.alarm(setup["limit_s"])
     main.serve(control, memory, setup["memory_bytes"])
     main.hush()
 
