@@ -19,7 +19,7 @@ from tools.candidate import Candidate
 from tools.draws import USUAL, input_shape, trials
 from tools.lease import lease
 from tools.machine import card_state
-from tools.measurement import Samples, Timer
+from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import require_plausible, slower_clock_ns
@@ -42,6 +42,7 @@ from tools.sanitizer_results import Sanitized
 from tools.session import Session
 from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
+from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
 from tools.worker.sandbox import tier
@@ -166,9 +167,11 @@ class Judge:
         baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
         before = card_state() if session.device == "cuda" else None
         try:
-            timer = measurement.start_timer(session, candidate)
+            timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
                 samples = measurement.interleave(timer, baseline)
+                if not self.allow_library:
+                    timer.require_own_operators()
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
@@ -184,7 +187,7 @@ class Judge:
         )
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
-        ours, theirs = slower_clock_ns(samples), median_ns(samples.baseline)
+        ours, theirs = slower_clock_ns(self.target, samples), median_ns(samples.baseline)
         name = "candidate" if other else self._pace.fastest_name
         listed = (Baseline(name=name, median_ns=theirs),) if other else self._pace.baselines
         return Timed(
@@ -269,7 +272,7 @@ class Judge:
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:
-            return measurement.start_timer(self._session, against)
+            return start_timer(self._session, against, watch=not self.allow_library)
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise

@@ -20,6 +20,7 @@ from tasks.errors import HarnessError
 from tools.cache import cache_root
 from tools.confinement import for_worker
 from tools.process import scrubbed_environment
+from tools.worker.messages import GATE_BYTES
 from tools.workers import FILE_LIMIT_BYTES, KINETO_SILENT, Worker
 
 _ENTRY = Path(__file__).parent / "worker" / "standalone.py"
@@ -56,6 +57,7 @@ class Standalone:
             HarnessError: the worker does not connect within the time, or the program ends before; or the folder's path
                 is too long for a socket.
         """
+        memory_bytes = -(-memory_bytes // GATE_BYTES) * GATE_BYTES + GATE_BYTES
         scratch = self._folder / "scratch"
         scratch.mkdir()
         address = str(self._folder / "control")
@@ -76,7 +78,7 @@ class Standalone:
             socket.send_fds(control, [b"\n"], [memory_fd])
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
             assert self._process is not None
-            worker = Worker(self, self._process.pid, control, memory, scratch)
+            worker = Worker(self, self._process.pid, control, memory[:-GATE_BYTES], memory[-GATE_BYTES:], scratch)
             worker.await_setup()
             return worker
         except BaseException:

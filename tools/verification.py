@@ -7,6 +7,7 @@ import torch
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
 from tools.draws import USUAL, Trial, input_shape, trials, valid_size
+from tools.library_compute import require_own_kernels, require_own_operators
 from tools.oracle import Answer
 from tools.results import Check
 from tools.session import Session
@@ -72,13 +73,9 @@ def check_call(
         raise
     require_unchanged(returned, inputs, trial.label)
     checks = compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
-    if returned.computing and not allow_library:
-        counted = ", ".join(f"{name} ({count}x)" for name, count in sorted(returned.computing.items()))
-        raise CandidateFault(
-            Verdict.LIBRARY_COMPUTE,
-            f"forward lets PyTorch compute: {counted}. Allocation, views and copies are fine; arithmetic must be done "
-            "by the candidate's own kernels (or evaluate with --allow-library).",
-        )
+    if not allow_library:
+        require_own_operators(returned.computing, trial.label)
+        require_own_kernels(returned, subject.worker.extensions, trial.label)
     return checks
 
 

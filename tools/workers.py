@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -24,16 +26,17 @@ from tools.cache import cache_root
 from tools.candidate import Candidate
 from tools.confinement import for_worker
 from tools.process import scrubbed_environment
-from tools.replies import BuildLine, Done, DoneLine, WorkerFault, parse_reply
+from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Diagnostic, Extension
 from tools.verdict import Verdict
-from tools.worker.messages import Request, Wire, request_to_json
+from tools.worker.messages import GATE_BYTES, GO, Request, Timed, Wire, request_to_json
 
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _START_TIMEOUT_S = 120.0
 _REAP_TIMEOUT_S = 10.0
 FILE_LIMIT_BYTES = 1 << 30
 _PRINTED_TAIL = 1500
+_EAGER_S = 0.1
 KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
@@ -101,6 +104,7 @@ class ForkServer:
         Raises:
             HarnessError: the fork server is gone, or the worker could not be set up.
         """
+        memory_bytes = -(-memory_bytes // GATE_BYTES) * GATE_BYTES + GATE_BYTES
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
@@ -115,7 +119,7 @@ class ForkServer:
             if answer is None:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
-            worker = Worker(self, int(answer["pid"]), ours, memory, scratch)
+            worker = Worker(self, int(answer["pid"]), ours, memory[:-GATE_BYTES], memory[-GATE_BYTES:], scratch)
             worker.await_setup()
             return worker
         except BaseException:
@@ -163,7 +167,7 @@ class ForkServer:
         shutil.rmtree(self._root, ignore_errors=True)
 
     @contextlib.contextmanager
-    def _failing_clearly(self):  # type: ignore[no-untyped-def]
+    def _failing_clearly(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
@@ -193,6 +197,8 @@ class Worker:
     control: socket.socket
     memory: torch.Tensor
     """uint8, shared with the worker."""
+    gate: torch.Tensor
+    """The page that holds the gate's word, shared too."""
     scratch: Path
     extensions: list[Extension] = field(default_factory=list)
     """What its candidate has built or taken from the cache so far."""
@@ -223,39 +229,100 @@ class Worker:
             CandidateFault: the candidate failed, or the worker ended, was silent or broke the protocol.
             HarnessError, UnavailableError: a build could not be tried.
         """
+        with self._failing_as_verdict(request.op, timeout_s):
+            self._wire.send(request_to_json(request))
+            return self._done(timeout_s, builder, candidate)
+
+    def begin(self, request: Timed, ready_s: float, timeout_s: float, builder: Builder, candidate: Candidate) -> bool:
+        """Send a timed request and wait until the worker is ready for its inputs; raises as `ask`.
+
+        Returns False where a gated call does not say so within `ready_s`: then it waits for the GPU, thus for the gate.
+        """
+        with self._failing_as_verdict(request.op, timeout_s):
+            self._wire.send(request_to_json(request))
+            if request.gate and not select.select([self.control], [], [], ready_s)[0]:
+                return False
+            if not isinstance(self._reply(timeout_s, builder, candidate), ReadyLine):
+                raise ProtocolError("it answered before it was given its inputs")
+            return True
+
+    def finish(
+        self, request: Timed, timeout_s: float, builder: Builder, candidate: Candidate, *, eagerly: bool
+    ) -> Done:
+        """Let a timed request that was begun go on, and wait for its answer; raises as `ask`.
+
+        Args:
+            request: what `begin` was given.
+            timeout_s: as of `ask`.
+            builder: as of `ask`.
+            candidate: as of `ask`.
+            eagerly: poll for the answer for a while before sleeping: waking up takes some 50 us, more after a longer
+                sleep. Not on the host target, where it would take a core from the candidate.
+        """
+        with self._failing_as_verdict(request.op, timeout_s):
+            if request.gate:
+                self.open_gate(request.gate)
+            else:
+                self._wire.send(GO)
+            if eagerly:
+                self._poll_for_answer()
+            return self._done(timeout_s, builder, candidate)
+
+    def open_gate(self, value: int) -> None:
+        """Let the GPU work that is held with this value, or a smaller one, start."""
+        self.gate[:4].view(torch.int32).fill_(value)
+
+    def _done(self, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
+        reply = self._reply(timeout_s, builder, candidate)
+        if isinstance(reply, ReadyLine):
+            reply = self._reply(timeout_s, builder, candidate)
+        if isinstance(reply, ReadyLine):
+            raise ProtocolError("it said `ready` twice")
+        return reply.done
+
+    def _reply(self, timeout_s: float, builder: Builder, candidate: Candidate) -> DoneLine | ReadyLine:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.control.settimeout(max(0.001, deadline - time.monotonic()))
+            message = self._wire.receive()
+            if message is None:
+                raise self._death()
+            reply = parse_reply(message)
+            if isinstance(reply, DoneLine | ReadyLine):
+                return reply
+            if isinstance(reply, FaultLine):
+                raise self._fault(reply.fault)
+            started = time.monotonic()
+            self._wire.send(self._build(reply, builder, candidate))
+            self.build_seconds += time.monotonic() - started
+            deadline += time.monotonic() - started
+
+    def _poll_for_answer(self) -> None:
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        deadline = time.monotonic() + _EAGER_S
+        while not poller.poll(0) and time.monotonic() < deadline:
+            pass
+
+    @contextlib.contextmanager
+    def _failing_as_verdict(self, op: str, timeout_s: float) -> Iterator[None]:
         try:
-            return self._ask(request, timeout_s, builder, candidate)
+            yield
         except CandidateFault:
             self._spent = True
             raise
-
-    def _ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
-        deadline = time.monotonic() + timeout_s
-        try:
-            self._wire.send(request_to_json(request))
-            while True:
-                self.control.settimeout(max(0.001, deadline - time.monotonic()))
-                message = self._wire.receive()
-                if message is None:
-                    raise self._death()
-                reply = parse_reply(message)
-                if isinstance(reply, DoneLine):
-                    return reply.done
-                if not isinstance(reply, BuildLine):
-                    raise self._fault(reply.fault)
-                started = time.monotonic()
-                self._wire.send(self._build(reply, builder, candidate))
-                self.build_seconds += time.monotonic() - started
-                deadline += time.monotonic() - started
         except TimeoutError as error:
+            self._spent = True
             raise CandidateFault(
-                Verdict.TIMEOUT, f"no answer within {timeout_s:.0f} s during {request.op}; the worker was killed."
+                Verdict.TIMEOUT, f"no answer within {timeout_s:.0f} s during {op}; the worker was killed."
             ) from error
         except (BrokenPipeError, ConnectionError) as error:
+            self._spent = True
             raise self._death() from error
         except (ProtocolError, ValueError) as error:
+            self._spent = True
             raise CandidateFault(
-                Verdict.NO_RESULT, f"the worker's answer was disturbed during {request.op}: {error}"
+                Verdict.NO_RESULT, f"the worker's answer was disturbed during {op}: {error}"
             ) from error
 
     def pause(self) -> None:
