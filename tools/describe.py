@@ -1,5 +1,7 @@
 """What a model hears of a result: short, the first errors whole, the rest counted."""
 
+from collections.abc import Sequence
+
 from tools.results import (
     Built,
     Check,
@@ -13,6 +15,8 @@ from tools.results import (
     ToolResult,
     Verified,
 )
+from tools.sanitizer_results import Sanitized, SanitizerRun
+from tools.verdict import Verdict
 
 ERRORS_SHOWN = 3
 WARNINGS_SHOWN = 3
@@ -146,8 +150,39 @@ def _timed(result: Timed) -> str:
 
 def _evaluation(result: Evaluation) -> str:
     lines = [f"submitted: {result.verdict}"]
-    lines += [describe(part) for part in (result.build, result.verify, result.benchmark) if part is not None]
+    lines += [describe(part) for part in (result.build, result.verify) if part is not None]
+    if result.sanitizer is not None:
+        lines.append(_sanitized(result.sanitizer))
+    if result.benchmark is not None:
+        lines.append(describe(result.benchmark))
     return "\n".join(lines)
+
+
+def _sanitized(result: Sanitized) -> str:
+    lines = [] if result.verdict is Verdict.CORRECT else [f"{result.verdict} (sanitizer): {result.message}"]
+    lines += summarize_runs(result.runs)
+    for finding in (finding for run in result.runs for finding in run.findings[:1]):
+        lines += [f"  {line}" for line in finding.excerpt.splitlines()]
+    return "\n".join(lines)
+
+
+def summarize_runs(runs: Sequence[SanitizerRun]) -> list[str]:
+    """What compute-sanitizer said, a line for each tool, or one where all were kept from it by the same."""
+    reasons = {run.reason for run in runs if run.outcome == "not_run"}
+    if len(reasons) == 1 and all(run.outcome == "not_run" for run in runs):
+        tools = ", ".join(run.tool for run in runs)
+        return [f"compute-sanitizer ({tools}): not run, so nothing is known: {reasons.pop()}"]
+    return [f"compute-sanitizer {_run(run)}" for run in runs]
+
+
+def _run(run: SanitizerRun) -> str:
+    if run.outcome == "not_run":
+        return f"{run.tool}: not run, so nothing is known: {run.reason}"
+    counts = [(len(run.errors), "error"), (len(run.findings) - len(run.errors), "warning")]
+    said = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
+    if run.outcome == "clean":
+        said.insert(0, "clean")
+    return f"{run.tool}: {', '.join(said)} ({run.seconds:.1f} s)"
 
 
 def format_ns(nanoseconds: float) -> str:

@@ -37,6 +37,8 @@ from tools.results import (
     Verified,
     VerifyResult,
 )
+from tools.sanitizer import last_word
+from tools.sanitizer_results import Sanitized
 from tools.session import Session
 from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
@@ -217,21 +219,25 @@ class Judge:
         placement = measurement.PLACEMENT_NS / min(ours, theirs) if self.target is Target.CUDA else 0.0
         return widened(counted, placement)
 
-    def evaluate(self, candidate: Candidate) -> Evaluation:
-        """Build, verify and benchmark, as far as the candidate comes."""
+    def evaluate(self, candidate: Candidate, *, strict: bool = False) -> Evaluation:
+        """Build, verify and benchmark, as far as it comes; where strict, what was verified is also sanitized."""
         verify: VerifyResult | None = None
+        sanitized: Sanitized | None = None
         benchmark: BenchmarkResult | None = None
         build = self.compile(candidate)
         if isinstance(build, Built):
             verify = self.verify(candidate)
             if isinstance(verify, Verified):
-                benchmark = self.benchmark(candidate)
+                sanitized = last_word(self._session, candidate) if strict else None
+                if sanitized is None or sanitized.verdict is Verdict.CORRECT:
+                    benchmark = self.benchmark(candidate)
         return Evaluation(
             candidate=candidate.id,
             task=self.task.name,
             target=self.target,
             build=build,
             verify=verify,
+            sanitizer=sanitized,
             benchmark=benchmark,
         )
 

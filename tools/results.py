@@ -6,9 +6,10 @@ from pydantic import Field
 
 from tasks.record import Record
 from tasks.spec import Precision, Target
+from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict
 
-Stage = Literal["build", "verify", "benchmark"]
+Stage = Literal["build", "verify", "sanitizer", "benchmark"]
 
 
 class Diagnostic(Record):
@@ -212,6 +213,8 @@ class Evaluation(Record):
     target: Target
     build: BuildResult
     verify: VerifyResult | None = None
+    sanitizer: Sanitized | None = None
+    """None where it was not asked for; where it could not be run, it says so."""
     benchmark: BenchmarkResult | None = None
 
     @property
@@ -223,10 +226,24 @@ class Evaluation(Record):
     @property
     def fault(self) -> Fault | None:
         """The fault that ended the evaluation, if any."""
-        for result in (self.build, self.verify, self.benchmark):
+        for result in (self.build, self.verify, self._sanitizer_fault, self.benchmark):
             if isinstance(result, Fault):
                 return result
         return None
+
+    @property
+    def _sanitizer_fault(self) -> Fault | None:
+        found = self.sanitizer
+        if found is None or found.verdict is Verdict.CORRECT:
+            return None
+        return Fault(
+            stage="sanitizer",
+            verdict=found.verdict,
+            message=found.message,
+            candidate=found.candidate,
+            sandbox=found.sandbox,
+            seconds=found.seconds,
+        )
 
     @property
     def timed(self) -> Timed | None:

@@ -92,12 +92,19 @@ class Subject:
         slots, _ = self._place(list(state.items()), 0)
         return self.worker.ask(Fill(slots), self._limits.call_s, self._builder, self.candidate)
 
-    def call(self, inputs: Named, state: Named, expected_bytes: int) -> Returned:
-        """Call the model once, watched; the memory its outputs will take is poisoned with NaN before."""
+    def call(self, inputs: Named, state: Named, expected_bytes: int, *, watch: bool = True) -> Returned:
+        """Call the model once; the memory its outputs will take is poisoned with NaN before.
+
+        Args:
+            inputs: the call's inputs by name.
+            state: buffers that the reference updates, with their values before the call.
+            expected_bytes: what the outputs take.
+            watch: note operators and kernels.
+        """
         input_slots, offset = self._place(inputs, 0)
         state_slots, offset = self._place(state, offset)
         region = self._poisoned(offset, expected_bytes)
-        request = Call(input_slots, state_slots, region)
+        request = Call(input_slots, state_slots, region, watch)
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
         return self._returned(done, self.worker.memory, region)
 

@@ -58,7 +58,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
                 instance = trial.instance
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
-            returned = _call(subject, inputs, state, answer, trial.label)
+            returned = call(subject, inputs, state, answer, trial.label)
             checks += compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
             if not allow_library:
                 require_own_operators(returned.computing, trial.label)
@@ -105,9 +105,10 @@ def amplification(session: Session, inputs: Named, state: dict[str, torch.Tensor
     return max((max(errors.rms, errors.channel) for errors in found), default=0.0) * math.sqrt(3) / ROUNDING
 
 
-def _call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str) -> Returned:
+def call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str, *, watch: bool = True) -> Returned:
+    """What one untimed call returns; raises `CandidateFault` where it fails or changes an input."""
     try:
-        returned = subject.call(inputs, state, answer.expected_bytes)
+        returned = subject.call(inputs, state, answer.expected_bytes, watch=watch)
     except CandidateFault as fault:
         fault.message = f"{fault.message} ({where})"
         raise
@@ -130,7 +131,7 @@ def _repeat(
     identical, largest = 1, 0.0
     for number in range(2, trial.calls + 1):
         where = f"{trial.label}, call {number} of {trial.calls} with the same inputs"
-        again = _call(subject, inputs, state, answer, where)
+        again = call(subject, inputs, state, answer, where)
         outputs = require_same_form(again, answer, where)
         if all(same_bits(value, kept[name]) for name, value in outputs.items()):
             identical += 1

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -33,10 +34,10 @@ from tools.worker.messages import GATE_BYTES, GO, Request, Timed, Wire, request_
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _START_TIMEOUT_S = 120.0
 _REAP_TIMEOUT_S = 10.0
-_FILE_LIMIT_BYTES = 1 << 30
+FILE_LIMIT_BYTES = 1 << 30
 _PRINTED_TAIL = 1500
 _EAGER_S = 0.1
-_KINETO_SILENT = "99"
+KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
@@ -74,7 +75,7 @@ class ForkServer:
             TMPDIR=str(self._root),
             HOME=str(self._root),
             TORCHINDUCTOR_COMPILE_THREADS="1",
-            KINETO_LOG_LEVEL=_KINETO_SILENT,
+            KINETO_LOG_LEVEL=KINETO_SILENT,
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
@@ -139,7 +140,7 @@ class ForkServer:
         return {
             "scratch": str(scratch),
             "memory_bytes": memory_bytes,
-            "file_limit_bytes": _FILE_LIMIT_BYTES,
+            "file_limit_bytes": FILE_LIMIT_BYTES,
             "data_limit_bytes": self._data_limit_bytes,
             "environment": {"TORCHINDUCTOR_CACHE_DIR": str(inductor), "TRITON_CACHE_DIR": str(triton)},
             "read": reach.read,
@@ -179,11 +180,19 @@ class ForkServer:
             return f"its log cannot be read: {error}"
 
 
+class Starter(Protocol):
+    """Who started a worker, and sees it end."""
+
+    def reap(self, pid: int) -> int | None:
+        """The exit code of an ended worker, negative for a signal; None where it does not end."""
+        ...
+
+
 @dataclass
 class Worker:
     """The judge's end of one worker."""
 
-    server: ForkServer
+    server: Starter
     pid: int
     control: socket.socket
     memory: torch.Tensor

@@ -46,7 +46,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         Probe(()),
         Fill((SLOT,)),
         Fill(()),
-        Call((SLOT,), (), Region(512, 1024)),
+        Call((SLOT,), (), Region(512, 1024), True),
         Stage(1 << 20, True),
         Timed((SLOT, SLOT), (SLOT,), Region(0, 1), 7),
         Timed((), (), Region(256, 0), 0),

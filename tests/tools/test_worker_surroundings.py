@@ -86,7 +86,7 @@ def test_the_end_of_what_was_printed_is_told_of_a_crash(bench: Bench) -> None:
 
 
 def test_files_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_FILE_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(workers, "FILE_LIMIT_BYTES", 1 << 20)
     fault = bench.fault("open('large', 'wb').write(bytes(2 << 20))\n")
     assert fault.verdict is Verdict.CRASHED
     assert "File too large" in fault.message
@@ -137,7 +137,7 @@ def test_a_worker_that_cannot_be_set_up_is_our_fault_and_told_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge itself held the worker's end of the socket open, and waited for two minutes."""
-    monkeypatch.setattr(workers, "_FILE_LIMIT_BYTES", "no number")
+    monkeypatch.setattr(workers, "FILE_LIMIT_BYTES", "no number")
     started = time.monotonic()
     with pytest.raises(HarnessError, match="could not be set up"):
         bench.server.spawn(4096)

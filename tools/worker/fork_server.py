@@ -13,11 +13,9 @@ import ctypes
 import importlib
 import json
 import os
-import resource
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from tools.worker import main, sandbox
+from tools.worker import main
+from tools.worker.settling import confine, settle
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LAST_SWEEP_S = 2.0
@@ -53,24 +52,12 @@ def _become_worker(control: int, memory: int, spawn: dict[str, Any]) -> None:
     """Runs in the forked child, and never returns."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    scratch = spawn["scratch"]
-    os.chdir(scratch)
-    os.environ.update(TMPDIR=scratch, HOME=scratch, **spawn["environment"])
-    tempfile.tempdir = None  # imports before the fork may have looked TMPDIR up already
-    null = os.open(os.devnull, os.O_RDONLY)
-    printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(null, 0)
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    for limited, limit in ((resource.RLIMIT_FSIZE, spawn["file_limit_bytes"]), (resource.RLIMIT_CORE, 0)):
-        resource.setrlimit(limited, (limit, limit))
-    if spawn["data_limit_bytes"] is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (spawn["data_limit_bytes"], spawn["data_limit_bytes"]))
+    settle(spawn)
     for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if fd > 2 and fd not in (control, memory):
             with contextlib.suppress(OSError):
                 os.close(fd)
-    sandbox.confine([Path(path) for path in spawn["read"]], [Path(path) for path in spawn["write"]])
+    confine(spawn)
     main.serve(socket.socket(fileno=control), memory, spawn["memory_bytes"])
     main.hush()
     os._exit(0)

@@ -72,14 +72,15 @@ class Fill:
 
 @dataclass(frozen=True)
 class Call:
-    """Call the model once, noting which operators PyTorch dispatches; write its outputs, the named buffers and the
-    inputs as they are afterwards."""
+    """Call the model once; write its outputs, the named buffers and the inputs as they are afterwards."""
 
     op: ClassVar[str] = "call"
     inputs: tuple[Slot, ...]
     state: tuple[Slot, ...]
     """Buffers to set before the call and to return after it."""
     region: Region
+    watch: bool
+    """Note which operators PyTorch dispatches, and which kernels a GPU runs."""
 
 
 @dataclass(frozen=True)

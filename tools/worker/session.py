@@ -1,5 +1,6 @@
 """One candidate in one worker: carries out the judge's requests in order."""
 
+import contextlib
 import sys
 import time
 from types import CodeType, ModuleType
@@ -113,7 +114,8 @@ class Session:
     def _call(self, request: Call) -> dict[str, Any]:
         inputs = tensors.read(self._memory, request.inputs, self._device)
         tensors.set_buffers(self._model, self._memory, request.state)
-        with OperatorWatch(self._device) as watch:
+        watch = OperatorWatch(self._device)
+        with watch if request.watch else contextlib.nullcontext():
             raw = self._model(*inputs)
             self._clock.synchronize()
         written = self._written(self._memory, tensors.flatten(raw), request, inputs)
