@@ -41,6 +41,13 @@ def score(
         bool, typer.Option("--allow-library", help="Accept arithmetic done by PyTorch or another library.")
     ] = False,
     require: RequireSandboxOption = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Run what was verified under compute-sanitizer too; what it finds in a CUDA kernel is a fault.",
+        ),
+    ] = False,
 ) -> None:
     """Build, verify and benchmark each FILE. Exits with 0: all correct, 1: some not, 2: bad usage, 3: unavailable."""
     found = find_task(task)
@@ -48,7 +55,7 @@ def score(
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     lines: list[ScoreLine] = []
     with progress.status(f"starting the judge of {found.name}") as status:
-        for line in _evaluate(found, candidates, target, require, allow_library, status):
+        for line in _evaluate(found, candidates, target, require, status, allow_library=allow_library, strict=strict):
             lines.append(line)
             progress.print(Text(f"[{len(lines)}/{len(candidates)}] {_progress(line)}"))
             if as_json:
@@ -82,8 +89,10 @@ def _evaluate(
     candidates: Sequence[tuple[Path, Candidate]],
     target: Target | None,
     require: RequiredSandbox | None,
-    allow_library: bool,
     status: Status,
+    *,
+    allow_library: bool,
+    strict: bool,
 ) -> Iterator[ScoreLine]:
     # Evaluating needs PyTorch; a wrong name or file must be reported before it is imported.
     from tools.judge import Judge
@@ -95,7 +104,7 @@ def _evaluate(
     with Judge(task, chosen, allow_library=allow_library) as judge:
         for file, candidate in candidates:
             status.update(Text(f"evaluating {file}"))
-            yield score_line(judge.evaluate(candidate), file, precision)
+            yield score_line(judge.evaluate(candidate, strict=strict), file, precision)
 
 
 def _progress(line: ScoreLine) -> str:

@@ -6,6 +6,7 @@ from evals.scores import Outcome
 from tasks.record import Record
 from tasks.spec import Precision, Target
 from tools.results import Baseline, Evaluation, Interval
+from tools.sanitizer_results import SanitizerRun
 from tools.verdict import Verdict
 
 
@@ -14,6 +15,7 @@ class StageSeconds(Record):
 
     build: float
     verify: float | None
+    sanitizer: float | None = None
     benchmark: float | None
 
 
@@ -39,6 +41,8 @@ class ScoreLine(Record):
     wall_median_ns: float | None = None
     prepare_ns: int | None = None
     baselines: tuple[Baseline, ...] = ()
+    sanitizer: tuple[SanitizerRun, ...] = ()
+    """What each tool of compute-sanitizer found; empty unless it was asked for and the candidate was verified."""
     sandbox: str
     """The tier of the worker's sandbox; empty where no worker ran."""
     seconds: StageSeconds
@@ -70,10 +74,12 @@ def score_line(evaluation: Evaluation, file: Path, precision: Precision) -> Scor
         wall_median_ns=timed and timed.wall_median_ns,
         prepare_ns=timed and timed.prepare_ns,
         baselines=() if timed is None else timed.baselines,
+        sanitizer=() if evaluation.sanitizer is None else evaluation.sanitizer.runs,
         sandbox=next((stage.sandbox for stage in reversed(stages) if stage.sandbox), ""),
         seconds=StageSeconds(
             build=evaluation.build.seconds,
             verify=evaluation.verify and evaluation.verify.seconds,
+            sanitizer=evaluation.sanitizer and evaluation.sanitizer.seconds,
             benchmark=evaluation.benchmark and evaluation.benchmark.seconds,
         ),
     )

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evals.score_line import ScoreLine
 from evals.scores import FAST_P_THRESHOLDS, count_verdicts, fast_p, geometric_mean, pass_at_k
+from tools.describe import summarize_runs
 from tools.results import Interval
 from tools.verdict import Verdict
 
@@ -21,6 +22,8 @@ def print_scores(console: Console, lines: Sequence[ScoreLine]) -> None:
     for line in lines:
         if line.verdict is not Verdict.CORRECT:
             console.print(Text(f"{line.file}: {line.verdict}: {line.message}"))
+        for said in summarize_runs(line.sanitizer):
+            console.print(Text(f"{line.file}: {said}"))
     console.print(_scores(lines))
 
 
@@ -37,7 +40,8 @@ def _candidates(lines: Sequence[ScoreLine]) -> Table:
         table.add_column(name, justify="right")
     for line in lines:
         others = [b for b in line.baselines if b.name != line.baseline and b.median_ns is not None]
-        seconds = (line.seconds.build, line.seconds.verify or 0.0, line.seconds.benchmark or 0.0)
+        spent = line.seconds
+        seconds = (spent.build, spent.verify or 0.0, spent.sanitizer or 0.0, spent.benchmark or 0.0)
         table.add_row(
             Text(Path(line.file).name),
             Text(line.verdict, style="green" if line.verdict is Verdict.CORRECT else "red"),

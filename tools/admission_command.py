@@ -55,7 +55,8 @@ def _print(console: Console, admission: "Admission") -> None:
     table = Table(title=title, title_justify="left")
     for name in ("variant", "what it does", "verdict"):
         table.add_column(name)
-    table.add_column("error / limit", justify="right")
+    # A mutant is tried up to the check that it fails, an honest computation at all; what is shown is not the same.
+    table.add_column("error / limit (first failed, or largest)", justify="right")
     for mutant in admission.mutants:
         table.add_row(Text(mutant.name), Text(mutant.does), _verdict(mutant), _ratio(mutant.excess))
     table.add_section()
@@ -81,9 +82,10 @@ def _conclusion(admission: "Admission") -> str:
         least = min((tried.excess for tried in admission.mutants if tried.excess is not None), default=None)
         closest = max((tried.used for tried in admission.honest if tried.used is not None), default=None)
         return (
-            f"{admission.task} is admitted: all {len(admission.mutants)} mutants are incorrect (error at least "
-            f"{_ratio(least)} times its limit), all {len(admission.honest)} honest computations correct (error at most "
-            f"{_ratio(closest)} of its limit); {admission.seconds:.0f} s"
+            f"{admission.task} is admitted: all {len(admission.mutants)} mutants are incorrect (each at the first "
+            f"check that failed, by at least {_ratio(least)} times its limit), all {len(admission.honest)} honest "
+            f"computations correct (at all checks, by at most {_ratio(closest)} of the limit); "
+            f"{admission.seconds:.0f} s"
         )
     lines = [f"{admission.task} is NOT admitted; change its inputs, shapes, precision class or Model:"]
     for mutant in admission.mutants:

@@ -5,8 +5,9 @@ import sys
 import torch
 
 from tasks.spec import Precision
-from tools.accuracy import Errors, Limits, limits, measure
+from tools.accuracy import NO_ERROR, SMALLEST_RMS, Errors, Limits, limits, measure, measure_roughly, rms_of
 from tools.oracle import Answer
+from tools.pieces import pieces, same_bits
 from tools.results import Check
 from tools.subject import Named, Returned
 from tools.verdict import Verdict
@@ -21,8 +22,7 @@ def require_unchanged(returned: Returned, inputs: list[tuple[str, torch.Tensor]]
     if len(returned.inputs) != len(inputs):
         raise CandidateFault(Verdict.NO_RESULT, f"the worker's answer lacks the inputs as they are after it ({where}).")
     for (name, before), after in zip(inputs, returned.inputs, strict=True):
-        same = before.shape == after.shape and before.dtype == after.dtype
-        if not (same and torch.equal(_bits(before), _bits(after))):
+        if not same_bits(before, after):
             raise CandidateFault(
                 Verdict.INPUT_MUTATED,
                 f"the call changed its input {name!r} ({where}); write to a tensor of your own, for example "
@@ -30,15 +30,16 @@ def require_unchanged(returned: Returned, inputs: list[tuple[str, torch.Tensor]]
             )
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
-
-
 def typical_rms(answers: list[Answer]) -> float:
     """The median over trials of the honest RMS error of the first output."""
-    measured = [[measure(honest[0][1], answer.exact[0][1]) for honest in answer.honest] for answer in answers]
-    errors = sorted(max((one.rms for one in each if not one.pattern_broken), default=0.0) for each in measured)
+    errors = sorted(_honest_rms(answer) for answer in answers)
     return errors[len(errors) // 2] if errors else 0.0
+
+
+def _honest_rms(answer: Answer) -> float:
+    first = answer.exact[0][0] if answer.exact else ""
+    measured = [errors[first] for errors in answer.honest if first in errors]
+    return max((errors.rms for errors in measured if not errors.pattern_broken), default=0.0)
 
 
 class LimitsOf:
@@ -50,10 +51,12 @@ class LimitsOf:
 
     def output(self, answer: Answer, index: int) -> Limits:
         """The limits of one output of an answer."""
-        exact = answer.exact[index][1]
-        honest = [measure(other[index][1], exact) for other in answer.honest]
+        name, exact = answer.exact[index]
+        if not exact.is_floating_point():
+            return limits(self.precision, [], 0.0)
+        honest = [errors[name] for errors in answer.honest]
         # Only the main output's error is pooled: a buffer's is another quantity.
-        return limits(self.precision, honest, self.typical if index == 0 else 0.0)
+        return limits(self.precision, honest, self.typical if index == 0 else 0.0, answer.cut.get(name, NO_ERROR))
 
 
 def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str, verdict: Verdict) -> list[Check]:
@@ -68,7 +71,7 @@ def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str,
     for index, (name, exact) in enumerate(answer.exact):
         output = outputs[name]
         if not exact.is_floating_point():
-            if not torch.equal(output.cpu(), exact.cpu()):
+            if not same_bits(output, exact.to(output.device)):
                 raise CandidateFault(verdict, f"{name} is wrong ({where}): integers must be equal to the reference's.")
             checks.append(_exactly_equal(name, where))
             continue
@@ -112,9 +115,9 @@ def compare_quickly(returned: Returned, working: Named, loose: list[Limits], whe
     for (name, expected), allowed in zip(working, loose, strict=True):
         output = outputs[name]
         if not expected.is_floating_point():
-            wrong = not torch.equal(output, expected)
+            wrong = not same_bits(output, expected)
         else:
-            wrong = not allowed.allow(measure(output, expected.to(torch.float64)))
+            wrong = not allowed.allow(measure_roughly(output, expected))
         if wrong:
             raise CandidateFault(
                 Verdict.STALE_OUTPUT,
@@ -180,12 +183,17 @@ def _explain(
 
 def _where_wrong(output: torch.Tensor, exact: torch.Tensor, allowed: Limits) -> str:
     """How many elements are off, and whether they lie at the ends of the last dimension."""
-    scale = exact.square().mean().sqrt().clamp_min(torch.finfo(torch.float64).tiny)
-    off = (output.to(torch.float64) - exact).abs() > allowed.peak * scale
-    share = float(off.to(torch.float64).mean())
+    least = allowed.peak * max(rms_of(exact), SMALLEST_RMS)
+    count = 0
+    length = exact.shape[-1] if exact.ndim else 1
+    columns = torch.zeros(length, dtype=torch.bool, device=exact.device)
+    for piece in pieces(tuple(exact.shape)):
+        off = ((output[piece].to(torch.float64) - exact[piece]).abs() > least).reshape(-1, *exact[piece].shape[-1:])
+        count += int(off.sum())
+        columns[piece[-1] if piece else slice(None)] |= off.any(0)
+    share = count / exact.numel()
     text = f" {share:.1%} of the elements are off by more than the element limit"
-    if exact.ndim >= 1 and exact.shape[-1] > 1 and 0 < share < 0.5:
-        columns = off.reshape(-1, exact.shape[-1]).any(0).nonzero().flatten()
-        text += f", all of them between {int(columns[0])} and {int(columns[-1])} along the last dimension"
-        text += f" (length {exact.shape[-1]})"
+    if length > 1 and 0 < share < 0.5:
+        ends = columns.nonzero().flatten()
+        text += f", all of them between {int(ends[0])} and {int(ends[-1])} along the last dimension (length {length})"
     return text + "."

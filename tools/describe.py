@@ -1,8 +1,11 @@
 """What a model hears of a result: short, the first errors whole, the rest counted."""
 
+from collections.abc import Sequence
+
 from tools.results import (
     Built,
     Check,
+    Determinism,
     Diagnostic,
     Evaluation,
     Fault,
@@ -12,6 +15,8 @@ from tools.results import (
     ToolResult,
     Verified,
 )
+from tools.sanitizer_results import Sanitized, SanitizerRun
+from tools.verdict import Verdict
 
 ERRORS_SHOWN = 3
 WARNINGS_SHOWN = 3
@@ -86,6 +91,19 @@ def _verified(result: Verified) -> str:
     return (
         f"correct: {len(result.checks)} comparisons in class {result.precision}, {result.seconds:.1f} s. Closest to "
         f"its limit: {worst.output} ({worst.trial}), {figure} {error:.1e}, allowed {limit:.1e}."
+        f"{_determinism(result.determinism)}"
+    )
+
+
+def _determinism(found: Determinism | None) -> str:
+    if found is None:
+        return ""
+    if found.identical == found.calls:
+        return f" Deterministic: {found.calls} calls with the same inputs answered the same bits."
+    return (
+        f" Not deterministic, which is allowed: of {found.calls} calls with the same inputs ({found.trial}) "
+        f"{found.identical} answered the bits of the first; the largest difference is {found.largest_difference:.1e} "
+        "of its channel's RMS."
     )
 
 
@@ -109,6 +127,8 @@ def _timed(result: Timed) -> str:
         f"{format_ns(result.median_ns)} a call (median), {result.speedup:.3f}x the fastest baseline "
         f"[{interval.low:.3f}, {interval.high:.3f}]: {claim}",
     ]
+    if result.disturbance:
+        lines.append(f"disturbed: {result.disturbance}")
     if interval.high > DISTURBED_RATIO * interval.low:
         lines.append("the machine was disturbed meanwhile (see the interval): benchmark again before you rely on this")
     for item in result.baselines:
@@ -130,8 +150,39 @@ def _timed(result: Timed) -> str:
 
 def _evaluation(result: Evaluation) -> str:
     lines = [f"submitted: {result.verdict}"]
-    lines += [describe(part) for part in (result.build, result.verify, result.benchmark) if part is not None]
+    lines += [describe(part) for part in (result.build, result.verify) if part is not None]
+    if result.sanitizer is not None:
+        lines.append(_sanitized(result.sanitizer))
+    if result.benchmark is not None:
+        lines.append(describe(result.benchmark))
     return "\n".join(lines)
+
+
+def _sanitized(result: Sanitized) -> str:
+    lines = [] if result.verdict is Verdict.CORRECT else [f"{result.verdict} (sanitizer): {result.message}"]
+    lines += summarize_runs(result.runs)
+    for finding in (finding for run in result.runs for finding in run.findings[:1]):
+        lines += [f"  {line}" for line in finding.excerpt.splitlines()]
+    return "\n".join(lines)
+
+
+def summarize_runs(runs: Sequence[SanitizerRun]) -> list[str]:
+    """What compute-sanitizer said, a line for each tool, or one where all were kept from it by the same."""
+    reasons = {run.reason for run in runs if run.outcome == "not_run"}
+    if len(reasons) == 1 and all(run.outcome == "not_run" for run in runs):
+        tools = ", ".join(run.tool for run in runs)
+        return [f"compute-sanitizer ({tools}): not run, so nothing is known: {reasons.pop()}"]
+    return [f"compute-sanitizer {_run(run)}" for run in runs]
+
+
+def _run(run: SanitizerRun) -> str:
+    if run.outcome == "not_run":
+        return f"{run.tool}: not run, so nothing is known: {run.reason}"
+    counts = [(len(run.errors), "error"), (len(run.findings) - len(run.errors), "warning")]
+    said = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count]
+    if run.outcome == "clean":
+        said.insert(0, "clean")
+    return f"{run.tool}: {', '.join(said)} ({run.seconds:.1f} s)"
 
 
 def format_ns(nanoseconds: float) -> str:

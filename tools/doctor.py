@@ -19,7 +19,7 @@ from tools.cache import cache_root
 from tools.confinement import tier
 from tools.process import run
 from tools.required_sandbox import missing_parts
-from tools.toolchain import find_cuda_home, find_host_compiler, nvcc_version
+from tools.toolchain import find_cuda_home, find_host_compiler, find_sanitizer, nvcc_version
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
@@ -68,7 +68,7 @@ def examine() -> Report:
         _cores,
         _memory,
         lambda: _optional_tool("ncu", "Nsight Compute, for profiling"),
-        lambda: _optional_tool("compute-sanitizer", "finds memory errors and races in CUDA kernels"),
+        _compute_sanitizer,
         _api_key,
     )
     return Report(findings=tuple(check() for check in checks))
@@ -202,6 +202,17 @@ def _optional_tool(name: str, purpose: str) -> Finding:
     if found is None:
         return Finding(check=name, status="note", found=f"not found ({purpose}); optional")
     return Finding(check=name, status="ok", found=found)
+
+
+def _compute_sanitizer() -> Finding:
+    found = find_sanitizer()
+    if found is None:
+        remedy = "install all of the CUDA toolkit, or 'nvidia-cuda-sanitizer-api>=13.5' with pip"
+        purpose = "`submit` and `score --strict` find errors with it that outputs do not show"
+        return Finding(
+            check="compute-sanitizer", status="note", found=f"not found ({purpose}); optional", remedy=remedy
+        )
+    return Finding(check="compute-sanitizer", status="ok", found=str(found))
 
 
 def _sandbox() -> Finding:

@@ -3,6 +3,7 @@
 import math
 import os
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -21,14 +22,29 @@ class InputKind:
     offset: float
     """The largest offset of a channel; each channel's is uniform between its negative and itself."""
     scale: float = 1.0
+    unevenness: float = 1.0
+    """Each channel is scaled once more; the factors, evenly spaced in their logarithm, reach from 1 / this to this."""
+    form: Literal["dense", "impulses", "constant"] = "dense"
+    """Whether all elements are drawn; or a few, at one step of the last dimension those of every channel, the others
+    being zero or denormal; or one for each channel of each sample, which all its elements have."""
+    may_amplify: bool = True
+    """Whether it is asked of a reference that makes much of rounding errors on such inputs."""
 
 
 USUAL = InputKind("channel offsets", offset=1.0)
 FAR = InputKind("large offset", offset=30.0)
 # TF32 and bf16 have the range of fp32, fp16 has not: 1e5 overflows fp16 and 1e-6 underflows it, which is the only way
 # in which fp16 arithmetic differs from TF32 arithmetic (both keep 10 bits).
-LARGE = InputKind("scaled by 1e5", offset=1.0, scale=1e5)
-SMALL = InputKind("scaled by 1e-6", offset=1.0, scale=1e-6)
+LARGE = InputKind("large values", offset=1.0, scale=1e5)
+SMALL = InputKind("small values", offset=1.0, scale=1e-6)
+IMPULSES = InputKind("impulses among zeros and denormals", offset=1.0, form="impulses", may_amplify=False)
+CONSTANT = InputKind("constant along the length", offset=1.0, form="constant", may_amplify=False)
+UNEVEN = InputKind("channels of uneven scale", offset=1.0, unevenness=1e3, may_amplify=False)
+
+IMPULSE_SHARE = 1 / 16
+HALF_REACH = 1e2
+"""float16 inputs are scaled by this or its inverse at most: their sums must stay below 65,504, and their values above
+6e-5, where float16 loses bits."""
 
 
 def secret_generator(device: str) -> torch.Generator:
@@ -65,13 +81,40 @@ class Draws:
             drawn = torch.randint(0, spec.high, shape, generator=self._random, device=self.device)
             return drawn.to(dtype)
         per_channel = channel_shape(shape, spec.channel_dim)
+        reach = HALF_REACH if dtype is torch.float16 else math.inf
+        size = math.log(min(kind.unevenness, reach))
+        scale = min(max(kind.scale, 1 / reach), reach) * self._spread_out(per_channel, size).exp()
         spread = self.uniform(per_channel, 0.5, 1.5)
+        varying = row_shape(shape, spec.channel_dim) if kind.form == "constant" else shape
         if spec.domain == "nonnegative":
-            values = self.uniform(shape, 0.0, 1.0) * spread + self.uniform(per_channel, 0.0, kind.offset)
+            values = self.uniform(varying, 0.0, 1.0) * spread + self.uniform(per_channel, 0.0, kind.offset)
         else:
-            values = torch.randn(shape, generator=self._random, device=self.device) * spread
+            values = torch.randn(varying, generator=self._random, device=self.device) * spread
             values += self.uniform(per_channel, -kind.offset, kind.offset)
-        return (values * kind.scale).to(dtype)
+        values = (values * scale).expand(shape)
+        if kind.form == "impulses" and shape:
+            values = self._impulses(values, dtype, signed=spec.domain == "real")
+        return values.to(dtype).contiguous()
+
+    def _spread_out(self, shape: tuple[int, ...], size: float) -> torch.Tensor:
+        """Evenly spaced values from -size to size in random order, so that both ends occur in every draw."""
+        count = math.prod(shape)
+        if count == 1:
+            return self.uniform(shape, -size, size)
+        order = torch.randperm(count, generator=self._random, device=self.device)
+        return torch.linspace(-size, size, count, device=self.device)[order].reshape(shape)
+
+    def _impulses(self, values: torch.Tensor, dtype: torch.dtype, *, signed: bool) -> torch.Tensor:
+        chance = self.uniform(tuple(values.shape), 0.0, 1.0)
+        kept = chance < IMPULSE_SHARE
+        # Without it, a channel of a small shape might have no impulse, and its denormals would be all there is of it.
+        kept[..., self.integer(0, max(0, values.shape[-1] - 1))] = True
+        denormal = self.uniform(tuple(values.shape), -1.0 if signed else 0.0, 1.0) * torch.finfo(dtype).tiny
+        return torch.where(kept, values, torch.where(chance < 0.5, denormal, 0.0))
+
+    def inputs(self, facts: TaskFacts, trial: "Trial") -> list[tuple[str, torch.Tensor]]:
+        """All inputs of a trial by name, in the order of the task's facts."""
+        return [(spec.name, self.input(spec, input_shape(spec, trial.sizes), trial.kind)) for spec in facts.inputs]
 
     def state(self, template: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Values for every parameter and buffer of a reference; `template` is its state dict as constructed."""
@@ -102,6 +145,11 @@ def channel_shape(shape: tuple[int, ...], channel_dim: int | None) -> tuple[int,
     return tuple(size if dim == channel_dim else 1 for dim, size in enumerate(shape))
 
 
+def row_shape(shape: tuple[int, ...], channel_dim: int | None) -> tuple[int, ...]:
+    """A shape that broadcasts one value per channel and sample (dimension 0) over a tensor."""
+    return shape[:1] + channel_shape(shape, channel_dim)[1:]
+
+
 def input_shape(spec: InputSpec, sizes: dict[str, int]) -> tuple[int, ...]:
     """The shape of an input for given axis sizes."""
     return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in spec.dims)
@@ -114,6 +162,8 @@ class Trial:
     sizes: dict[str, int]
     kind: InputKind
     instance: int
+    calls: int = 1
+    """How many times the same inputs are given."""
 
     @property
     def label(self) -> str:
@@ -122,22 +172,31 @@ class Trial:
         return f"{sizes}, {self.kind.name}"
 
 
+REPEATED_CALLS = 10
+
+
 def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
     """The untimed checks of a candidate, drawn anew for each.
 
     They hold the smallest valid shape, a length shorter than the receptive field, lengths that are no multiple of any
-    tile, a batch of one and others, the benchmark shape, and every kind of input.
+    tile, a batch of one and others, the benchmark shape, and every kind of input. One of them is asked several times.
     """
     field = max(2, facts.receptive_field)
     longest = 3 * field + 700
+    # The constant one is short, as long sums of equal terms err the same way at every step; and of several samples, as
+    # a channel of one is a single sum, whose error and size are both a matter of luck.
     wanted = (
         (1, 1, USUAL, 0),
         (draws.integer(2, 4), max(1, field // 2), USUAL, 0),
         (draws.integer(2, 3), 2 * draws.integer(field // 2 + 40, longest // 2) + 1, FAR, 0),
+        (8, field + draws.integer(12, 40), CONSTANT, 0),
         (1, 64 * draws.integer(field // 64 + 1, longest // 64) + 1, LARGE, 1),
         (draws.integer(3, 5), 2 * draws.integer(field // 2 + 40, longest // 2) + 1, SMALL, 1),
+        (2, field + draws.integer(60, 120), IMPULSES, 1),
     )
     drawn = [Trial(_fit(facts, batch, length), kind, instance) for batch, length, kind, instance in wanted]
+    repeated = _fit(facts, draws.integer(2, 3), field + draws.integer(60, 120))
+    drawn.append(Trial(repeated, UNEVEN, 1, REPEATED_CALLS))
     drawn.append(Trial(facts.benchmark_sizes(target), USUAL, 1))
     return tuple(drawn)
 

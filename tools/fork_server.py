@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,17 +20,15 @@ from tools import bubblewrap, confinement
 from tools.cache import cache_root
 from tools.confinement import for_worker, import_folders
 from tools.process import scrubbed_environment
-from tools.usage import Budget, memory_limit_bytes
-from tools.worker.messages import Wire
-from tools.workers import START_TIMEOUT_S, Worker
+from tools.usage import Budget, identity_of, memory_limit_bytes
+from tools.worker.messages import GATE_BYTES, Wire
+from tools.workers import KINETO_SILENT, START_TIMEOUT_S, Worker
 
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
 _REAP_TIMEOUT_S = 10.0
 _LOG_TAIL = 1500
 _HIDDEN_BYTES = 4096
 """The size of the empty file system on a folder that a worker is not to see."""
-_KINETO_SILENT = "99"
-"""The profiler that watches calls would print of its own among what the candidate printed."""
 
 
 class ForkServer:
@@ -64,7 +61,7 @@ class ForkServer:
             TMPDIR=str(self._root),
             HOME=str(self._root),
             TORCHINDUCTOR_COMPILE_THREADS="1",
-            KINETO_LOG_LEVEL=_KINETO_SILENT,
+            KINETO_LOG_LEVEL=KINETO_SILENT,
         )
         argv = [sys.executable, "-I", str(_SERVER), str(socket_to_judge.fileno()), *import_folders()]
         if self._isolated:
@@ -96,6 +93,7 @@ class ForkServer:
         Raises:
             HarnessError: the fork server is gone, or the worker could not be set up.
         """
+        memory_bytes = -(-memory_bytes // GATE_BYTES) * GATE_BYTES + GATE_BYTES
         scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
         memory_fd = os.memfd_create("kernelwright")
         ours, theirs = socket.socketpair()
@@ -111,10 +109,9 @@ class ForkServer:
             if answer is None:
                 raise HarnessError(f"the fork server ended:\n{self._logged()}")
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
-            # What is resident of the shared memory counts for the worker, but is the judge's.
-            budget = replace(self.budget, memory_bytes=self.budget.memory_bytes + memory_bytes)
-            told = os.fstat(memory_fd)
-            worker = Worker(self, int(answer["pid"]), ours, memory, scratch, budget, (told.st_dev, told.st_ino))
+            data, gate = memory[:-GATE_BYTES], memory[-GATE_BYTES:]
+            budget, identity = self.budget.beside(memory_bytes), identity_of(memory_fd)
+            worker = Worker(self, int(answer["pid"]), ours, data, gate, scratch, budget, identity)
             worker.await_setup()
             return worker
         except BaseException:

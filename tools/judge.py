@@ -20,10 +20,10 @@ from tools.confinement import tier
 from tools.draws import USUAL, input_shape, trials
 from tools.lease import lease
 from tools.machine import card_state
-from tools.measurement import Samples, Timer
+from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
-from tools.plausibility import require_plausible, slower_clock_ns
+from tools.plausibility import disturbance, require_plausible, slower_clock_ns
 from tools.replies import Done
 from tools.results import (
     Baseline,
@@ -38,12 +38,18 @@ from tools.results import (
     Verified,
     VerifyResult,
 )
+from tools.sanitizer import last_word
+from tools.sanitizer_results import Sanitized
 from tools.session import Session
 from tools.statistics import median_ns, ratio_interval, widened
 from tools.subject import Limits
+from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
 from tools.workers import CandidateFault
+
+OWN_GPU_PROCESSES = 3
+"""On the GPU during a measurement: the judge, the baseline's worker and the candidate's."""
 
 
 def _quiet(_: str) -> None:
@@ -135,7 +141,7 @@ class Judge:
         started = time.monotonic()
         try:
             with lease(self._session.device, self._progress):
-                checks = verify_candidate(self._session, candidate, allow_library=self.allow_library)
+                verification = verify_candidate(self._session, candidate, allow_library=self.allow_library)
         except CandidateFault as fault:
             return self._fault("verify", candidate, fault, started)
         except (UnavailableError, HarnessError) as error:
@@ -143,7 +149,9 @@ class Judge:
         return Verified(
             candidate=candidate.id,
             precision=self._session.precision,
-            checks=tuple(checks),
+            checks=verification.checks,
+            determinism=verification.determinism,
+            own_kernel_share=verification.own_kernel_share,
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
@@ -162,11 +170,14 @@ class Judge:
     def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
         session = self._session
         baseline = self._pace.fastest() if against is None else self._timer_for_other(against)
-        before = card_state() if session.device == "cuda" else None
         try:
-            timer = measurement.start_timer(session, candidate)
+            timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
+                card = card_state(OWN_GPU_PROCESSES) if session.device == "cuda" else None
                 samples = measurement.interleave(timer, baseline)
+                require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
+                if not self.allow_library:
+                    timer.require_own_operators()
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
@@ -176,13 +187,12 @@ class Judge:
         finally:
             if against is not None:
                 baseline.close()
-        require_plausible(session, samples)
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
-            update={"card": before}
+            update={"card": card, "disturbance": disturbance(self.target, samples, card)}
         )
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
-        ours, theirs = slower_clock_ns(samples), median_ns(samples.baseline)
+        ours, theirs = slower_clock_ns(self.target, samples), median_ns(samples.baseline)
         name = "candidate" if other else self._pace.fastest_name
         listed = (Baseline(name=name, median_ns=theirs),) if other else self._pace.baselines
         return Timed(
@@ -195,7 +205,7 @@ class Judge:
             baselines=listed,
             floor_ns=self._session.workload.floor_ns(self._session.machine),
             prepare_ns=prepare_ns,
-            wall_median_ns=median_ns(samples.candidate) + samples.wall_excess_ns,
+            wall_median_ns=median_ns(samples.candidate) + samples.excess.ns,
             candidate_samples_ns=samples.candidate,
             baseline_samples_ns=samples.baseline,
             sandbox=self._sandbox,
@@ -209,21 +219,25 @@ class Judge:
         placement = measurement.PLACEMENT_NS / min(ours, theirs) if self.target is Target.CUDA else 0.0
         return widened(counted, placement)
 
-    def evaluate(self, candidate: Candidate) -> Evaluation:
-        """Build, verify and benchmark, as far as the candidate comes."""
+    def evaluate(self, candidate: Candidate, *, strict: bool = False) -> Evaluation:
+        """Build, verify and benchmark, as far as it comes; where strict, what was verified is also sanitized."""
         verify: VerifyResult | None = None
+        sanitized: Sanitized | None = None
         benchmark: BenchmarkResult | None = None
         build = self.compile(candidate)
         if isinstance(build, Built):
             verify = self.verify(candidate)
             if isinstance(verify, Verified):
-                benchmark = self.benchmark(candidate)
+                sanitized = last_word(self._session, candidate) if strict else None
+                if sanitized is None or sanitized.verdict is Verdict.CORRECT:
+                    benchmark = self.benchmark(candidate)
         return Evaluation(
             candidate=candidate.id,
             task=self.task.name,
             target=self.target,
             build=build,
             verify=verify,
+            sanitizer=sanitized,
             benchmark=benchmark,
         )
 
@@ -263,7 +277,7 @@ class Judge:
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:
-            return measurement.start_timer(self._session, against)
+            return start_timer(self._session, against, watch=not self.allow_library)
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise

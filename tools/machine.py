@@ -162,8 +162,12 @@ def machine(target: Target, precision: Precision) -> Machine:
     return _gpu(precision) if target is Target.CUDA else _host()
 
 
-def card_state() -> CardState | None:
-    """Clocks, throttle reasons and the number of compute processes on the GPU in use; None without a GPU or NVML."""
+def card_state(own_processes: int) -> CardState | None:
+    """Clocks, throttle reasons and other compute processes on the GPU in use; None without a GPU or NVML.
+
+    Args:
+        own_processes: how many processes of ours compute on it now.
+    """
     if not torch.cuda.is_available():
         return None
     try:
@@ -187,5 +191,8 @@ def card_state() -> CardState | None:
     # Asking with no room answers how many there are: 0 with none running, NVML_ERROR_INSUFFICIENT_SIZE otherwise.
     nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
     return CardState(
-        sm_clock_mhz=clock(1), memory_clock_mhz=clock(2), throttle_reasons=throttled, other_processes=count.value
+        sm_clock_mhz=clock(1),
+        memory_clock_mhz=clock(2),
+        throttle_reasons=throttled,
+        other_processes=max(0, count.value - own_processes),
     )

@@ -106,6 +106,11 @@ def honest(task: Task, target: Target) -> list[Variant]:
             _text(task, target, f"{wide}, within={rounds})", source),
         ),
     ]
+    if precision is Precision.TF32:
+        cut = f"{wide}, within=_rounding.RoundedProducts(_rounding.Precision({precision.value!r}), cutting=True))"
+        variants.append(
+            Variant("cut operands", "lets tensor cores cut the operands of products", _text(task, target, cut, source))
+        )
     if precision is not Precision.FP32:
         variants.append(Variant("PyTorch in fp32", "computes in float32 without TF32", _text(task, target, narrow)))
     return variants

@@ -1,8 +1,8 @@
 """The oracle: the task's reference in float64, and what honest implementations of its precision class make of it."""
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from tasks.errors import HarnessError, TaskError
 from tasks.loader import Task
 from tasks.spec import Precision, Target
+from tools.accuracy import Errors, measure
 from tools.rounding import RoundedProducts
 from tools.worker.plain_values import encode
 from tools.worker.tensors import flatten
@@ -25,10 +26,18 @@ class Answer:
 
     exact: Named
     """The outputs in float64 (integers as they are), then the buffers that the call updates."""
-    honest: list[Named]
-    """The same of PyTorch itself in the class, and of the reference with rounded operands."""
+    honest: list[dict[str, Errors]]
+    """How far off are PyTorch itself in the class, and the reference with rounded operands; integers are left out."""
     dtypes: dict[str, torch.dtype]
     """The dtype that each output must have."""
+    cut: dict[str, Errors] = field(default_factory=dict)
+    """How far off is the reference with operands cut to TF32, in that class: tensor cores ignore the bits beyond it, so
+    a kernel that does not round (Triton's, by default) has them cut. No other class has a cut of its hardware's own."""
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes of the outputs in their own dtypes, and a page."""
+        return sum(tensor.numel() * self.dtypes[name].itemsize for name, tensor in self.exact) + 4096
 
 
 class Oracle:
@@ -77,24 +86,50 @@ class Oracle:
         """The buffers that a call updates in this task's mode."""
         return self.task.facts.state if self.task.mode == "train" else ()
 
-    def answer(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, honest: bool = True) -> Answer:
+    def answer(
+        self,
+        inputs: list[torch.Tensor],
+        state: dict[str, torch.Tensor],
+        *,
+        honest: bool = True,
+        part: Callable[[Named], Named] = list,
+    ) -> Answer:
         """Run the reference on inputs and parameters of the working dtype.
+
+        Args:
+            inputs: in the order of the task's facts.
+            state: parameters and buffers by name.
+            honest: whether to measure what honest implementations make of it.
+            part: which part of the outputs the honest errors are of.
 
         Raises:
             HarnessError: the reference itself fails on a shape that the task's facts call valid.
         """
-        working = self._run(inputs, state, None)
+        other = self._run(inputs, state, None)
         exact = self._run(inputs, state, torch.float64)
-        others: list[Named] = []
+        dtypes = {name: tensor.dtype for name, tensor in other}
+        found = []
+        cut: dict[str, Errors] = {}
         if honest:
-            others.append(working)
-            with RoundedProducts(self.precision):
-                others.append(self._run(inputs, state, torch.float64))
-        return Answer(exact, others, {name: tensor.dtype for name, tensor in working})
+            found.append(_errors(part(other), part(exact)))
+            # On a large shape there is no room for both.
+            del other
+            found.append(_errors(part(self._shortened(inputs, state)), part(exact)))
+            if self.precision is Precision.TF32:
+                cut = _errors(part(self._shortened(inputs, state, cutting=True)), part(exact))
+        return Answer(exact, found, dtypes, cut)
+
+    def _shortened(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, cutting: bool = False) -> Named:
+        with RoundedProducts(self.precision, cutting=cutting):
+            return self._run(inputs, state, torch.float64)
 
     def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
         """What PyTorch itself answers in the class; raises as `answer` does."""
         return self._run(inputs, state, None)
+
+    def exact(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
+        """What the reference answers in float64, to inputs of the working dtype or of float64; raises as `answer`."""
+        return self._run(inputs, state, torch.float64)
 
     def _run(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Named:
         model = self._construct()
@@ -120,6 +155,11 @@ class Oracle:
         return [(name, tensor.detach()) for name, tensor in outputs] + [
             (f"state {name}", own[name]) for name in self.updated
         ]
+
+
+def _errors(outputs: Named, exact: Named) -> dict[str, Errors]:
+    pairs = zip(outputs, exact, strict=True)
+    return {name: measure(value, truth) for (name, value), (_, truth) in pairs if truth.is_floating_point()}
 
 
 @contextlib.contextmanager

@@ -2,11 +2,11 @@
 
 from tasks.errors import HarnessError
 from tools.baselines import EAGER, baseline_candidates
-from tools.measurement import Timer, start_timer, warm_up
 from tools.results import Baseline
 from tools.session import Session
 from tools.statistics import median_ns
 from tools.subject import Limits
+from tools.timer import Timer, start_timer, warm_up
 from tools.workers import CandidateFault
 
 LIMITS = Limits(load_s=300.0, call_s=600.0)
@@ -57,7 +57,7 @@ class Pace:
         for name, candidate in baseline_candidates(self._session.task, self._session.target).items():
             self._session.progress(f"preparing the baseline: {name}")
             try:
-                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True)
+                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True, watch=True)
                 warm_up(timers[name])
             except CandidateFault as fault:
                 if name == EAGER:

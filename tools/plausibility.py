@@ -1,7 +1,10 @@
 """Refuses times that nothing honest can reach, and takes the judge's clock where the worker's disagrees."""
 
+from collections.abc import Callable
+
 from tasks.spec import Target
-from tools.measurement import Samples
+from tools.measurement import Excess, Samples
+from tools.results import CardState
 from tools.session import Session
 from tools.statistics import median_ns
 from tools.verdict import Verdict
@@ -10,15 +13,29 @@ from tools.workers import CandidateFault
 OPERATION_FLOOR_SHARE = 1.0 / 3.0
 """A fast algorithm may save operations (1-D Winograd F(2,3) 1.5 times, F(4,3) 2 times), so only a third of the
 operation floor is impossible."""
-DISAGREEMENT_SHARE = 0.25
-DISAGREEMENT_NS = 150_000.0
-NOISE_FACTOR = 6.0
-"""The clocks disagree when the judge's exceeds the worker's by more than this share of the time and by more than this
-much. Where it also does by more than this many times the noise of the judge's clock, it is not the machine's doing."""
+ALLOWED_SHARE = 0.05
+ALLOWED_NS = {Target.CUDA: 60_000.0, Target.CPU: 200_000.0}
+"""The judge's clock may exceed the worker's by this share of the time, or by this much: it holds what it takes to wake
+a process. Both sides of a measurement pay for that, so only their difference counts."""
+COUNTED_NOISE, REFUSED_NOISE = 3.0, 6.0
+"""Beyond this many times the noise of the judge's clock its time counts; beyond so many, the worker's was a lie."""
+CONTENDED = 0.1
+"""On a host where processes waited for a processor for a larger share of the time than this, a late answer may be the
+machine's doing: the judge's clock counts, and nobody is accused."""
+LATE_NS = 300_000.0
+LAUNCHED_SHARE = 0.25
+"""A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
+calls that are launched after they got their inputs, whose launching may take as long, or this share of the time."""
 
 
-def require_plausible(session: Session, samples: Samples) -> None:
-    """Raise `CandidateFault` with `implausible_time` for an impossible time or clocks that disagree."""
+def require_plausible(session: Session, samples: Samples, launch: Callable[[], Excess]) -> None:
+    """Raise `CandidateFault` with `implausible_time` for an impossible time or clocks that disagree.
+
+    Args:
+        session: of the measurement.
+        samples: what was measured.
+        launch: measures `tools.measurement.launched_excess`; called only where that is needed.
+    """
     median = median_ns(samples.candidate)
     machine, work = session.machine, session.workload
     least_ns = 0.0
@@ -33,23 +50,46 @@ def require_plausible(session: Session, samples: Samples) -> None:
             f"the median time of {median / 1e3:.1f} us is below what is physically possible here "
             f"({least_ns / 1e3:.1f} us for {work.flop_count:.3g} operations and {work.input_bytes:.3g} input bytes).",
         )
-    if samples.wall_excess_ns > max(_allowance_ns(median), NOISE_FACTOR * samples.wall_noise_ns):
+    allowed = _allowed_ns(session.target, samples, REFUSED_NOISE)
+    excess = samples.excess.ns
+    if session.target is Target.CUDA and excess > max(allowed, LATE_NS):
+        launched = launch()
+        excess = launched.ns
+        allowed = max(LATE_NS, LAUNCHED_SHARE * median, REFUSED_NOISE * launched.noise_ns)
+    if excess > allowed and not _contended(session.target, samples):
         raise CandidateFault(
             Verdict.IMPLAUSIBLE_TIME,
             f"two clocks disagree: the device's events say {median / 1e3:.1f} us a call, the judge's own clock "
-            f"{(median + samples.wall_excess_ns) / 1e3:.1f} us. Work must be finished, on every stream, when forward "
-            "returns and the device is synchronised.",
+            f"{(median + excess) / 1e3:.1f} us. Work must be finished, on every stream, when forward returns and the "
+            "device is synchronised.",
         )
 
 
-def slower_clock_ns(samples: Samples) -> float:
+def slower_clock_ns(target: Target, samples: Samples) -> float:
     """The candidate's median by the clock that counts: the judge's where it disagrees with the worker's.
 
-    Noise may hide whose fault a disagreement is. It must not hide time: a candidate can make noise.
+    Noise may hide whose fault a disagreement is. It must not hide time: a candidate can make noise. An excess so large
+    that the GPU itself must have started the call late was judged by other calls.
     """
+    median, excess = median_ns(samples.candidate), samples.excess.ns
+    late = target is Target.CUDA and excess > LATE_NS
+    noise = 0.0 if _contended(target, samples) else COUNTED_NOISE
+    return median + excess if excess > _allowed_ns(target, samples, noise) and not late else median
+
+
+def _contended(target: Target, samples: Samples) -> bool:
+    return target is Target.CPU and (samples.cpu_pressure or 0.0) > CONTENDED
+
+
+def _allowed_ns(target: Target, samples: Samples, noise: float) -> float:
     median = median_ns(samples.candidate)
-    return median + samples.wall_excess_ns if samples.wall_excess_ns > _allowance_ns(median) else median
+    return max(ALLOWED_SHARE * median, ALLOWED_NS[target], noise * samples.excess.noise_ns)
 
 
-def _allowance_ns(median: float) -> float:
-    return max(DISAGREEMENT_SHARE * median, DISAGREEMENT_NS)
+def disturbance(target: Target, samples: Samples, card: CardState | None) -> str:
+    """What else used the machine, in words for a person; empty where nothing was noticed."""
+    if _contended(target, samples):
+        return f"processes waited for a processor during {samples.cpu_pressure:.0%} of the measurement"
+    if card is not None and card.other_processes:
+        return f"{card.other_processes} other processes were using the GPU"
+    return ""

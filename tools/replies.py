@@ -34,9 +34,11 @@ class Done(Record):
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
     computing: dict[str, int] = Field(default_factory=dict)
+    launched: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     handle: str = Field(default="", max_length=128)
-    """Opens the GPU memory that timed outputs go to."""
+    """Opens the GPU memory that inputs and outputs of timed calls lie in."""
 
 
 class WorkerFault(Record):
@@ -61,13 +63,19 @@ class FaultLine(Record):
     fault: WorkerFault
 
 
+class ReadyLine(Record):
+    """The line of a worker that waits for the inputs of a timed call."""
+
+    ready: Literal[True]
+
+
 class BuildLine(Record):
     """The line of a worker that needs an extension."""
 
     build: InlineRequest
 
 
-ReplyLine = DoneLine | FaultLine | BuildLine
+ReplyLine = DoneLine | FaultLine | BuildLine | ReadyLine
 _REPLY: TypeAdapter[ReplyLine] = TypeAdapter(ReplyLine)
 
 

@@ -6,9 +6,10 @@ from pydantic import Field
 
 from tasks.record import Record
 from tasks.spec import Precision, Target
+from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict
 
-Stage = Literal["build", "verify", "benchmark"]
+Stage = Literal["build", "verify", "sanitizer", "benchmark"]
 
 
 class Diagnostic(Record):
@@ -107,6 +108,18 @@ class Check(Record):
         )
 
 
+class Determinism(Record):
+    """What came of giving one instance the same inputs several times; every one of the outputs was right."""
+
+    trial: str
+    """The shape and the kind of input."""
+    calls: int
+    identical: int
+    """How many calls answered the same bits as the first, itself included."""
+    largest_difference: float
+    """The largest difference of one element from the first call's, over its channel's RMS; 0 where all are equal."""
+
+
 class Verified(Record):
     """A candidate whose every checked output was right."""
 
@@ -114,6 +127,11 @@ class Verified(Record):
     candidate: str
     precision: Precision
     checks: tuple[Check, ...]
+    determinism: Determinism | None = None
+    """None in results from before this was measured."""
+    own_kernel_share: float | None = None
+    """How much of the GPU's kernel time on the benchmark shape the candidate's own kernels took, from 0 to 1; None
+    where no kernel was seen, as on the host."""
     sandbox: str
     seconds: float
 
@@ -147,6 +165,7 @@ class CardState(Record):
     throttle_reasons: int | None = None
     """The bit mask of nvmlDeviceGetCurrentClocksEventReasons."""
     other_processes: int | None = None
+    """Processes that compute on the GPU beside those of the measurement."""
 
 
 class Timed(Record):
@@ -173,6 +192,8 @@ class Timed(Record):
     """Raw device times of the candidate, a tuple a block, in the order measured."""
     baseline_samples_ns: tuple[tuple[int, ...], ...]
     card: CardState | None = None
+    disturbance: str = ""
+    """What else used the machine during the measurement, as far as it was noticed; empty where nothing was."""
     sandbox: str
     seconds: float
 
@@ -192,6 +213,8 @@ class Evaluation(Record):
     target: Target
     build: BuildResult
     verify: VerifyResult | None = None
+    sanitizer: Sanitized | None = None
+    """None where it was not asked for; where it could not be run, it says so."""
     benchmark: BenchmarkResult | None = None
 
     @property
@@ -203,10 +226,24 @@ class Evaluation(Record):
     @property
     def fault(self) -> Fault | None:
         """The fault that ended the evaluation, if any."""
-        for result in (self.build, self.verify, self.benchmark):
+        for result in (self.build, self.verify, self._sanitizer_fault, self.benchmark):
             if isinstance(result, Fault):
                 return result
         return None
+
+    @property
+    def _sanitizer_fault(self) -> Fault | None:
+        found = self.sanitizer
+        if found is None or found.verdict is Verdict.CORRECT:
+            return None
+        return Fault(
+            stage="sanitizer",
+            verdict=found.verdict,
+            message=found.message,
+            candidate=found.candidate,
+            sandbox=found.sandbox,
+            seconds=found.seconds,
+        )
 
     @property
     def timed(self) -> Timed | None:

@@ -14,9 +14,10 @@ from tools.build import Builder
 from tools.candidate import Candidate
 from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
+from tools.fresh_inputs import CacheFlush
 from tools.machine import machine
 from tools.oracle import Oracle
-from tools.subject import SLACK_BYTES, Limits, Subject
+from tools.subject import ADDRESS_SLACK, INPUT_SETS, SLACK_BYTES, Limits, Subject
 from tools.toolchain import find_toolchain
 from tools.usage import memory_limit_bytes
 from tools.worker.shared_memory import aligned, dtype_of
@@ -83,6 +84,16 @@ class Session:
         """Secret draws on the host, for what needs no GPU."""
         return Draws("cpu")
 
+    @cached_property
+    def cache_flush(self) -> CacheFlush:
+        """Empties the device's caches."""
+        return CacheFlush(self.device, 2 * self.machine.cache_bytes)
+
+    def synchronize(self) -> None:
+        """Wait for what the judge itself has the device do."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
     @property
     def machine_or_host(self) -> Machine:
         """The target's machine, or the host where the target cannot run here."""
@@ -108,11 +119,12 @@ class Session:
         return sum(value.numel() * value.element_size() for value in self.oracle.template.values())
 
     def memory_bytes(self, sizes: dict[str, int]) -> int:
-        """Shared memory for calls of a shape: inputs, the same after the call, outputs, parameters. The output's size
-        is taken to grow with the input's."""
+        """Shared memory for calls of a shape: inputs, the same after the call (or of the next timed call), outputs,
+        parameters. The output's size is taken to grow with the input's."""
         inputs = self.input_bytes(sizes)
         growth = max(1.0, inputs / max(1, self.workload.input_bytes))
-        return int(2 * inputs + 2 * self.workload.output_bytes * growth + 3 * self.state_bytes)
+        places = INPUT_SETS * (inputs + 2 * ADDRESS_SLACK)
+        return int(places + 2 * self.workload.output_bytes * growth + 3 * self.state_bytes)
 
     def input_bytes(self, sizes: dict[str, int]) -> int:
         """Bytes of all inputs of a shape."""

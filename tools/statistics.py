@@ -29,14 +29,8 @@ def ratio_interval(numerator: Blocks, denominator: Blocks) -> Interval:
     if len(numerator) != len(denominator):
         raise ValueError(f"{len(numerator)} and {len(denominator)} blocks cannot be paired")
     random = np.random.default_rng(_SEED)
-    tops = [np.asarray(block, dtype=np.float64) for block in numerator]
-    bottoms = [np.asarray(block, dtype=np.float64) for block in denominator]
-    ratios = np.empty(RESAMPLES)
-    for i in range(RESAMPLES):
-        chosen = random.integers(0, len(tops), len(tops))
-        top = np.concatenate([_resampled(tops[j], random) for j in chosen])
-        bottom = np.concatenate([_resampled(bottoms[j], random) for j in chosen])
-        ratios[i] = np.median(top) / np.median(bottom)
+    chosen = random.integers(0, len(numerator), (RESAMPLES, len(numerator)))
+    ratios = _resampled_medians(numerator, chosen, random) / _resampled_medians(denominator, chosen, random)
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(ratios, [tail, 1.0 - tail])
     return Interval(low=float(low), high=float(high))
@@ -47,5 +41,19 @@ def widened(interval: Interval, share: float) -> Interval:
     return Interval(low=interval.low * (1.0 - share), high=interval.high * (1.0 + share))
 
 
-def _resampled(block: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return block[random.integers(0, len(block), len(block))]
+def _resampled_medians(blocks: Blocks, chosen: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """For each row of chosen blocks, the median of samples drawn from each of them with replacement, as many as it has.
+
+    Rows differ in length: what is missing is infinite, so that it sorts to the end.
+    """
+    longest = max(len(block) for block in blocks)
+    padded = np.array([[*block, *[np.inf] * (longest - len(block))] for block in blocks], dtype=np.float64)
+    lengths = np.array([len(block) for block in blocks])[chosen]
+    drawn = (random.random((*chosen.shape, longest)) * lengths[..., None]).astype(np.intp)
+    samples = padded[chosen[..., None], drawn]
+    samples[np.arange(longest) >= lengths[..., None]] = np.inf
+    rows = np.sort(samples.reshape(len(chosen), -1), axis=1)
+    counts = lengths.sum(axis=1)
+    lower, upper = (np.take_along_axis(rows, at[:, None], axis=1)[:, 0] for at in ((counts - 1) // 2, counts // 2))
+    medians: np.ndarray = (lower + upper) / 2.0
+    return medians

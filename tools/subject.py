@@ -1,6 +1,6 @@
 """A candidate in a worker, as the judge handles it: lays out the shared memory and moves tensors across."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -10,15 +10,18 @@ from tools.candidate import Candidate
 from tools.replies import Done, Written
 from tools.verdict import Verdict
 from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Refresh, Region, Slot, Stage, Timed
-from tools.worker.refresh import refresh_into
+from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Report, Slot, Stage, Timed
 from tools.worker.shared_memory import aligned, name_of, view
 from tools.workers import CandidateFault, Worker
 
 SLACK_BYTES = 64 << 20
 """Room beyond the tensors that are expected, so that an output of the wrong dtype still fits."""
-PER_CALL_BYTES = 16 << 20
-"""Room for what a timed call is told: scales, shifts, and buffers that the reference updates."""
+INPUT_SETS = 2
+"""Timed inputs alternate between this many places, so that no two calls in a row share an address."""
+ADDRESS_SLACK = 4096
+"""Bytes by which timed inputs may move within their place."""
+READY_S = 0.05
+"""Launching takes a millisecond at most; a call that is not queued by then waits for the GPU itself."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,20 @@ class Returned:
     """The inputs as they were after the call."""
     computing: dict[str, int] = field(default_factory=dict)
     """Operators that computed, by name, with how often."""
+    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """GPU kernels by name: how often, and nanoseconds in all."""
+
+
+@dataclass(frozen=True)
+class _TimedLayout:
+    """Where inputs and outputs of timed calls lie in the memory that they share."""
+
+    offset: int
+    set_bytes: int
+    outputs: Region
 
 
 Named = list[tuple[str, torch.Tensor]]
-Refreshes = list[tuple[int, torch.Tensor, torch.Tensor]]
-"""Roll, scale and shift of each input of a timed call."""
 
 
 class Subject:
@@ -55,10 +67,10 @@ class Subject:
         self.device = device
         self._builder = builder
         self._limits = limits
-        self._bases: list[torch.Tensor] = []
-        self._last_refreshes: Refreshes = []
-        self._free = 0
-        self._region = Region(0, 0)
+        self._layout = _TimedLayout(0, 0, Region(0, 0))
+        self._timed_memory = worker.memory
+        self._timed = Timed((), (), Region(0, 0), 0)
+        self._calls = 0
         self._opened: OpenedMemory | None = None
 
     def load(self, worker_device: str, *, allow_tf32: bool) -> Done:
@@ -80,63 +92,94 @@ class Subject:
         slots, _ = self._place(list(state.items()), 0)
         return self.worker.ask(Fill(slots), self._limits.call_s, self._builder, self.candidate)
 
-    def call(self, inputs: Named, state: Named, expected_bytes: int) -> Returned:
-        """Call the model once, watched; the memory its outputs will take is poisoned with NaN before."""
+    def call(self, inputs: Named, state: Named, expected_bytes: int, *, watch: bool = True) -> Returned:
+        """Call the model once; the memory its outputs will take is poisoned with NaN before.
+
+        Args:
+            inputs: the call's inputs by name.
+            state: buffers that the reference updates, with their values before the call.
+            expected_bytes: what the outputs take.
+            watch: note operators and kernels.
+        """
         input_slots, offset = self._place(inputs, 0)
         state_slots, offset = self._place(state, offset)
         region = self._poisoned(offset, expected_bytes)
-        request = Call(input_slots, state_slots, region)
+        request = Call(input_slots, state_slots, region, watch)
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
         return self._returned(done, self.worker.memory, region)
 
-    def stage(self, bases: Named, flush_bytes: int) -> None:
-        """Hand over the tensors that timed inputs are made from, and agree on where timed outputs go.
+    def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
+        """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
+
+        Args:
+            state_bytes: room at the start of the shared memory for buffers that the reference updates.
+            input_bytes: what the inputs of one call take.
+            output_bytes: what the outputs and updated buffers take that are expected.
+            watch: have operators recorded until `report`.
 
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
         """
-        slots, self._free = self._place(bases, 0)
-        self._bases = [tensor for _, tensor in bases]
-        start = aligned(self._free + PER_CALL_BYTES)
-        self._region = Region(start, self.worker.memory.numel() - start)
-        request = Stage(slots, flush_bytes, self._region)
-        done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
-        if done.handle and self.device == "cuda":
-            self._region = Region(0, self._region.capacity)
+        offset = 0 if self.device == "cuda" else aligned(state_bytes + 4096)
+        set_bytes = aligned(input_bytes + 4096) + ADDRESS_SLACK
+        start = aligned(offset + INPUT_SETS * set_bytes)
+        room = output_bytes + SLACK_BYTES
+        self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
+        done = self.worker.ask(Stage(start + room, watch), self._limits.call_s, self._builder, self.candidate)
+        if self.device == "cuda":
             try:
-                self._opened = OpenedMemory(done.handle, self._region.capacity)
+                self._opened = OpenedMemory(done.handle, start + room)
             except ValueError as error:
                 raise CandidateFault(Verdict.NO_RESULT, "the worker's handle of GPU memory is no handle.") from error
             except DeviceMemoryError as error:
                 raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
+            self._timed_memory = self._opened.tensor
 
-    def timed(self, refreshes: Refreshes, state: Named, start_offset: int) -> Done:
-        """Time one call on new inputs; `refreshes` holds roll, scale and shift of each input."""
-        offset = self._free
-        messages = []
-        for roll, scale, shift in refreshes:
-            (scale_slot, shift_slot), offset = self._place([("scale", scale), ("shift", shift)], offset)
-            messages.append(Refresh(roll, scale_slot, shift_slot))
-        state_slots, end = self._place(state, offset)
-        if end > self._free + PER_CALL_BYTES:
-            raise HarnessError(f"a timed call needs {end - self._free} bytes of small tensors; raise PER_CALL_BYTES.")
-        self._last_refreshes = refreshes
-        request = Timed(tuple(messages), state_slots, start_offset)
-        return self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
+    def begin_timed(self, inputs: Named, state: Named, address_offset: int, *, gated: bool) -> list[torch.Tensor]:
+        """Begin a timed call; returns the places that its inputs must be written to before `finish_timed`.
 
-    def inputs_of_last_timed(self) -> list[torch.Tensor]:
-        """The inputs of the last timed call, made again by the judge."""
-        inputs = []
-        for base, (roll, scale, shift) in zip(self._bases, self._last_refreshes, strict=True):
-            buffer = torch.empty_like(base)
-            refresh_into(buffer, base, roll, scale.to(base.device), shift.to(base.device))
-            inputs.append(buffer)
-        return inputs
+        Args:
+            inputs: tensors of the inputs' names, shapes and dtypes; their values do not matter.
+            state: buffers that the reference updates, with their values before the call.
+            address_offset: by how many bytes the inputs move, less than `ADDRESS_SLACK`.
+            gated: queue the whole call on the GPU before it gets its inputs.
+        """
+        self._calls += 1
+        offset = self._layout.offset + self._calls % INPUT_SETS * self._layout.set_bytes + address_offset
+        slots = []
+        for name, tensor in inputs:
+            slots.append(Slot(name, name_of(tensor.dtype), tuple(tensor.shape), offset))
+            offset = aligned(offset + tensor.numel() * tensor.element_size())
+        state_slots, _ = self._place(state, 0)
+        self._timed = Timed(tuple(slots), state_slots, self._layout.outputs, self._calls if gated else 0)
+        try:
+            self.worker.begin(self._timed, READY_S, self._limits.call_s, self._builder, self.candidate)
+        except BaseException:
+            # A GPU that waits for its gate cannot be given back.
+            self.worker.open_gate(self._calls)
+            raise
+        return [view(self._timed_memory, slot) for slot in slots]
+
+    def poison_timed(self, expected_bytes: int) -> None:
+        """Fill the place of a timed call's outputs with NaN."""
+        region = self._layout.outputs
+        view(self._timed_memory, Slot("poison", "uint8", (min(expected_bytes, region.capacity),), region.offset)).fill_(
+            255
+        )
+
+    def finish_timed(self) -> Done:
+        """Let the call that was begun go on, and wait for its end."""
+        eagerly = self.device == "cuda"
+        return self.worker.finish(self._timed, self._limits.call_s, self._builder, self.candidate, eagerly=eagerly)
+
+    def report(self) -> Done:
+        """End the recording of operators: those that computed, and how many timed calls it holds."""
+        return self.worker.ask(Report(), self._limits.call_s, self._builder, self.candidate)
 
     def returned_by_last_timed(self, done: Done) -> Returned:
         """What the last timed call left behind, read where the worker has no hand in it; valid until the next call."""
-        memory = self.worker.memory if self._opened is None else self._opened.tensor
-        return self._returned(done, memory, self._region)
+        inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
+        return replace(self._returned(done, self._timed_memory, self._layout.outputs), inputs=inputs)
 
     def close(self) -> None:
         """End the worker."""
@@ -170,7 +213,9 @@ class Subject:
     def _returned(self, done: Done, memory: torch.Tensor, region: Region) -> Returned:
         outputs = [(item.name, self._read(item, memory, region)) for item in done.outputs]
         outputs += [(f"state {item.name}", self._read(item, memory, region)) for item in done.state]
-        return Returned(outputs, [self._read(item, memory, region) for item in done.inputs], done.computing)
+        return Returned(
+            outputs, [self._read(item, memory, region) for item in done.inputs], done.computing, done.launched
+        )
 
     def _read(self, item: Written, memory: torch.Tensor, region: Region) -> torch.Tensor:
         """What the worker wrote, on the judge's device; the worker's word on where and what is checked."""

@@ -35,7 +35,8 @@ class BenchmarkArguments(Record):
 
 class SubmitArguments(Record):
     """Hand in a compiled candidate as the final answer: it is built, verified and benchmarked once more, and the
-    conversation ends."""
+    conversation ends. CUDA kernels are also run under compute-sanitizer (memcheck, racecheck, initcheck): accesses
+    outside of arrays, races and uninitialised reads are faults even where outputs come out right."""
 
     candidate: str | None = None
     """The id (or its first characters) of a candidate compiled before; without it, the one compiled last."""
@@ -107,7 +108,7 @@ class Toolbox:
             return self._reply(candidate, self._judge.verify(candidate))
         if name == "benchmark":
             return self._reply(candidate, self._judge.benchmark(candidate))
-        return self._reply(candidate, self._judge.evaluate(candidate), ends_rollout=True)
+        return self._reply(candidate, self._judge.evaluate(candidate, strict=True), ends_rollout=True)
 
     def _find(self, wanted: str | None) -> Candidate | ToolReply:
         if wanted is None:

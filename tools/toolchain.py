@@ -39,6 +39,11 @@ def _toolkit_of_nvcc(nvcc: str) -> Path | None:
     return Path(where.group(1).strip()).resolve().parent if where else None
 
 
+def _wheels() -> Path:
+    """Where NVIDIA's wheels put the parts of a toolkit."""
+    return Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13"
+
+
 @lru_cache(maxsize=1)
 def find_cuda_home() -> Path | None:
     """The root of the CUDA toolkit, or None.
@@ -50,7 +55,7 @@ def find_cuda_home() -> Path | None:
     if nvcc := shutil.which("nvcc"):
         places += [p for p in (_toolkit_of_nvcc(nvcc), Path(nvcc).resolve().parent.parent) if p is not None]
     places.append(Path("/usr/local/cuda"))
-    places.append(Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13")
+    places.append(_wheels())
     return next((place for place in places if _is_toolkit(place)), None)
 
 
@@ -63,6 +68,16 @@ def nvcc_version() -> str:
     answer = subprocess.run([str(home / "bin" / "nvcc"), "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"V(\d+\.\d+\.\d+)", answer.stdout)
     return found.group(1) if found else ""
+
+
+def find_sanitizer() -> Path | None:
+    """NVIDIA's compute-sanitizer: the one on the path, else of the CUDA toolkit, else of the pip wheels; or None."""
+    if found := shutil.which("compute-sanitizer"):
+        return Path(found)
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    homes += [home for home in (find_cuda_home(), _wheels()) if home is not None]
+    places = (home / folder / "compute-sanitizer" for home in homes for folder in ("bin", "compute-sanitizer"))
+    return next((place for place in places if os.access(place, os.X_OK) and place.is_file()), None)
 
 
 def find_host_compiler() -> str | None:

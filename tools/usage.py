@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -45,6 +45,10 @@ class Budget:
     disk_bytes: int = FOLDER_LIMIT_BYTES
     processes: int = PROCESS_LIMIT
 
+    def beside(self, shared_bytes: int) -> "Budget":
+        """The same with memory that the judge shares with the group: what is resident of it counts for the group."""
+        return replace(self, memory_bytes=self.memory_bytes + shared_bytes)
+
 
 class Excess(NamedTuple):
     """What exceeds a budget."""
@@ -75,6 +79,12 @@ def compiler_budget() -> Budget:
 
 FileIdentity = tuple[int, int]
 """Device and inode."""
+
+
+def identity_of(descriptor: int) -> FileIdentity:
+    """Which file a descriptor has opened."""
+    told = os.fstat(descriptor)
+    return told.st_dev, told.st_ino
 
 
 def usage(group: int, folder: Path, budget: Budget, ignored: FileIdentity | None = None) -> Usage:

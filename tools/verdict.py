@@ -14,7 +14,8 @@ class Verdict(StrEnum):
     CONTRACT_ERROR = "contract_error"
     """`ModelNew` is missing, or its parameters, buffers or outputs do not have the agreed form."""
     INCORRECT = "incorrect"
-    """An output differs from the float64 oracle by more than the precision class allows."""
+    """An output differs from the float64 oracle by more than the precision class allows; or compute-sanitizer found a
+    race or a read of memory that nothing wrote."""
     INPUT_MUTATED = "input_mutated"
     """A call changed one of its inputs or parameters."""
     LIBRARY_COMPUTE = "library_compute"
@@ -24,7 +25,8 @@ class Verdict(StrEnum):
     IMPLAUSIBLE_TIME = "implausible_time"
     """A time is below what is physically possible, or the two clocks disagree."""
     CRASHED = "crashed"
-    """The candidate raised an exception, a CUDA error or a signal."""
+    """The candidate raised an exception, a CUDA error or a signal; or compute-sanitizer saw it access memory outside of
+    its arrays."""
     TIMEOUT = "timeout"
     """The candidate did not answer in time and was killed."""
     OUT_OF_MEMORY = "out_of_memory"

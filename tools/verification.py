@@ -1,36 +1,56 @@
 """Is it right: calls a candidate on drawn shapes and inputs and compares every output with the float64 oracle."""
 
+import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
+from tools.accuracy import measure
 from tools.candidate import Candidate
+from tools.causality import probe_causality
 from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
-from tools.draws import USUAL, Trial, input_shape, trials, valid_size
+from tools.draws import USUAL, Trial, trials
+from tools.library_compute import own_share, require_own_kernels, require_own_operators
 from tools.oracle import Answer
-from tools.results import Check
+from tools.pieces import same_bits
+from tools.results import Check, Determinism
 from tools.session import Session
-from tools.subject import Named, Subject
+from tools.subject import Named, Returned, Subject
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
+ROUNDING = 2.0**-24
+"""Half a unit in the last place of fp32."""
+MOST_AMPLIFIED = 10.0
+"""Beyond this, honest kernels differ by what the order of their additions makes of it, and none is more right."""
 
-def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> list[Check]:
+
+class Verification(NamedTuple):
+    """What was found about a candidate whose every output was right."""
+
+    checks: tuple[Check, ...]
+    determinism: Determinism
+    own_kernel_share: float | None
+    """Of the kernel time of a call on the benchmark shape; None where no kernel was seen."""
+
+
+def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> Verification:
     """All checks of a candidate; raises `CandidateFault` at the first that fails."""
     facts = session.task.facts
     plan = trials(facts, session.target, session.draws)
     states = [session.draws.state(session.oracle.template) for _ in range(2)]
     drawn: list[tuple[Trial, Named, Answer]] = []
     for trial in plan:
-        inputs = _draw(session, trial)
-        answer = session.oracle.answer([value for _, value in inputs], states[trial.instance])
-        drawn.append((trial, inputs, answer))
+        drawn.append(asked(session, trial, states[trial.instance]))
     limits_of = LimitsOf(session.precision, typical_rms([answer for _, _, answer in drawn]))
 
     memory = max(session.memory_bytes(trial.sizes) for trial in plan)
     subject = session.subject(candidate, memory)
     try:
         checks: list[Check] = []
+        determinism: Determinism | None = None
+        share: float | None = None
         session.ready(subject, states[0])
         instance = 0
         for trial, inputs, answer in drawn:
@@ -38,87 +58,92 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
                 instance = trial.instance
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
-            checks += _check(subject, trial, inputs, state, answer, limits_of, allow_library=allow_library)
+            returned = call(subject, inputs, state, answer, trial.label)
+            checks += compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
+            if not allow_library:
+                require_own_operators(returned.computing, trial.label)
+                require_own_kernels(returned, subject.worker.extensions, trial.label)
+            # The last trial is the benchmark shape.
+            share = own_share(returned, subject.worker.extensions)
+            if trial.calls > 1:
+                determinism = _repeat(subject, trial, inputs, state, answer, limits_of, returned)
         if facts.causal_axis is not None:
-            checks.append(_probe_causality(session, subject, states[instance], limits_of))
-        return checks
+            checks.append(probe_causality(session, subject, states[instance], limits_of))
+        assert determinism is not None, "one trial is asked several times"
+        return Verification(tuple(checks), determinism, share)
     finally:
         subject.close()
 
 
-def _draw(session: Session, trial: Trial) -> Named:
-    return [
-        (spec.name, session.draws.input(spec, input_shape(spec, trial.sizes), trial.kind))
-        for spec in session.task.facts.inputs
+def asked(session: Session, trial: Trial, state: dict[str, torch.Tensor]) -> tuple[Trial, Named, Answer]:
+    """A trial with its inputs and answer; of the usual kind where the reference amplifies rounding on the other."""
+    inputs = session.draws.inputs(session.task.facts, trial)
+    answer = session.oracle.answer([value for _, value in inputs], state)
+    if trial.kind.may_amplify or amplification(session, inputs, state, answer) <= MOST_AMPLIFIED:
+        return trial, inputs, answer
+    return asked(session, replace(trial, kind=USUAL), state)
+
+
+def amplification(session: Session, inputs: Named, state: dict[str, torch.Tensor], answer: Answer) -> float:
+    """The relative RMS error of the worst channel of any output, over that of inputs that are off by a rounding each.
+
+    GroupNorm over one channel that is constant divides its rounding errors by sqrt(eps): some 300.
+    """
+    nudged = [
+        value.double() * (1 + ROUNDING * session.draws.uniform(tuple(value.shape), -1.0, 1.0).double())
+        if value.is_floating_point()
+        else value
+        for _, value in inputs
     ]
+    moved = session.oracle.exact(nudged, state)
+    found = (
+        measure(ours, exact)
+        for (_, ours), (_, exact) in zip(moved, answer.exact, strict=True)
+        if exact.is_floating_point()
+    )
+    # The RMS of a number that is uniform between -1 and 1 is 1 / sqrt(3).
+    return max((max(errors.rms, errors.channel) for errors in found), default=0.0) * math.sqrt(3) / ROUNDING
 
 
-def _check(
+def call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str, *, watch: bool = True) -> Returned:
+    """What one untimed call returns; raises `CandidateFault` where it fails or changes an input."""
+    try:
+        returned = subject.call(inputs, state, answer.expected_bytes, watch=watch)
+    except CandidateFault as fault:
+        fault.message = f"{fault.message} ({where})"
+        raise
+    require_unchanged(returned, inputs, where)
+    return returned
+
+
+def _repeat(
     subject: Subject,
     trial: Trial,
     inputs: Named,
     state: Named,
     answer: Answer,
     limits_of: LimitsOf,
-    *,
-    allow_library: bool,
-) -> list[Check]:
-    try:
-        returned = subject.call(inputs, state, expected_bytes(answer))
-    except CandidateFault as fault:
-        fault.message = f"{fault.message} ({trial.label})"
-        raise
-    require_unchanged(returned, inputs, trial.label)
-    checks = compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
-    if returned.computing and not allow_library:
-        counted = ", ".join(f"{name} ({count}x)" for name, count in sorted(returned.computing.items()))
-        raise CandidateFault(
-            Verdict.LIBRARY_COMPUTE,
-            f"forward lets PyTorch compute: {counted}. Allocation, views and copies are fine; arithmetic must be done "
-            "by the candidate's own kernels (or evaluate with --allow-library).",
-        )
-    return checks
+    first: Returned,
+) -> Determinism:
+    """Call again with the inputs of a call that was right; every answer must be right, but not the same."""
+    # What a call returns lies where the next one writes.
+    kept = {name: value.clone() for name, value in first.outputs}
+    identical, largest = 1, 0.0
+    for number in range(2, trial.calls + 1):
+        where = f"{trial.label}, call {number} of {trial.calls} with the same inputs"
+        again = call(subject, inputs, state, answer, where)
+        outputs = require_same_form(again, answer, where)
+        if all(same_bits(value, kept[name]) for name, value in outputs.items()):
+            identical += 1
+            continue
+        try:
+            compare(again, answer, limits_of, where, Verdict.INCORRECT)
+        except CandidateFault as fault:
+            fault.message = f"{fault.message} The first such call was right: look for a race between threads or blocks."
+            raise
+        largest = max(largest, *(_difference(value, kept[name]) for name, value in outputs.items()))
+    return Determinism(trial=trial.label, calls=trial.calls, identical=identical, largest_difference=largest)
 
 
-def expected_bytes(answer: Answer) -> int:
-    """Bytes of an answer's outputs in the working dtype."""
-    return sum(tensor.numel() * answer.dtypes[name].itemsize for name, tensor in answer.exact) + 4096
-
-
-def _probe_causality(session: Session, subject: Subject, state: dict[str, torch.Tensor], limits_of: LimitsOf) -> Check:
-    """Two calls whose inputs differ from t0 on only; the outputs before t0 must be right in both.
-
-    Compared before t0 alone, so that large outputs after it do not hide small errors before it.
-    """
-    facts = session.task.facts
-    wanted = facts.receptive_field * 2 + session.draws.integer(60, 120)
-    sizes = {axis.name: valid_size(axis, wanted if axis.name == facts.causal_axis else 1) for axis in facts.axes}
-    length = sizes[str(facts.causal_axis)]
-    trial = Trial(sizes, USUAL, 0)
-    start = session.draws.integer(facts.receptive_field, length - 2)
-    inputs = _draw(session, trial)
-    dims = dict(zip((spec.name for spec in facts.inputs), (spec.dims for spec in facts.inputs), strict=True))
-    changed = []
-    for (name, value), (_, fresh) in zip(inputs, _draw(session, trial), strict=True):
-        other = value.clone()
-        along = dims[name].index(str(facts.causal_axis)) if facts.causal_axis in dims[name] else None
-        if along is not None:
-            rest = length - start
-            other.narrow(along, start, rest).copy_(fresh.narrow(along, start, rest))
-        changed.append((name, other))
-    label = f"{trial.label}, causality: inputs changed from t={start} on"
-    checks: list[Check] = []
-    for given in (inputs, changed):
-        answer = session.oracle.answer([value for _, value in given], state)
-        returned = subject.call(given, session.updated_state(state), expected_bytes(answer))
-        require_same_form(returned, answer, label)
-        past = Answer(_before(answer.exact, start), [_before(other, start) for other in answer.honest], answer.dtypes)
-        checks = compare(
-            replace(returned, outputs=_before(returned.outputs, start)), past, limits_of, label, Verdict.INCORRECT
-        )
-    return checks[0]
-
-
-def _before(outputs: Named, start: int) -> Named:
-    """The outputs before a time; buffers are taken whole."""
-    return [(name, value if name.startswith("state ") else value[..., :start]) for name, value in outputs]
+def _difference(output: torch.Tensor, first: torch.Tensor) -> float:
+    return measure(output, first).peak if output.is_floating_point() else 0.0

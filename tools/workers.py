@@ -9,11 +9,13 @@ import contextlib
 import errno
 import os
 import re
+import select
 import shutil
 import signal
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,11 +25,11 @@ import torch
 from tasks.errors import HarnessError, ProtocolError
 from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
-from tools.replies import BuildLine, Done, DoneLine, WorkerFault, parse_reply
+from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Diagnostic, Extension
 from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
-from tools.worker.messages import Request, Timed, Wire, request_to_json
+from tools.worker.messages import GO, Request, Timed, Wire, request_to_json
 
 START_TIMEOUT_S = 120.0
 _LOOK_EVERY_S = 0.05
@@ -37,6 +39,9 @@ they are nothing."""
 _LOOK_SHARE = 0.1
 """The share of the waiting that looking may take, on a machine with very many processes."""
 _PRINTED_TAIL = 1500
+_EAGER_S = 0.1
+KINETO_SILENT = "99"
+"""The profiler that watches calls would print of its own among what the candidate printed."""
 _SETUP_LINE_BYTES = 64
 _CREDENTIALS = struct.Struct("=iII")
 """struct ucred: process, user, group."""
@@ -61,8 +66,8 @@ class CandidateFault(Exception):
         self.excess = excess
 
 
-class Keeper(Protocol):
-    """Whose child a worker is."""
+class Starter(Protocol):
+    """Who started a worker, and sees it end."""
 
     def ended(self, pid: int) -> bool:
         """Whether a worker has ended."""
@@ -75,13 +80,15 @@ class Keeper(Protocol):
 class Worker:
     """The judge's end of one worker."""
 
-    server: Keeper
+    server: Starter
     number: int
     """Its process number in the server's own process namespace."""
     control: socket.socket
-    """Asks for its senders' credentials, from before the worker is forked until it stands."""
+    """From a server with a process namespace of its own, one that asks for its senders' credentials."""
     memory: torch.Tensor
     """uint8, shared with the worker."""
+    gate: torch.Tensor
+    """The page that holds the gate's word, shared too."""
     scratch: Path
     budget: Budget
     memory_identity: FileIdentity
@@ -111,10 +118,10 @@ class Worker:
         if not line:
             raise HarnessError(f"a worker could not be set up: {self._death().message}")
         senders = [_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS]
+        self.pid = senders[0] if senders else self.number
         # Without its number the worker could be neither stopped nor killed.
-        if not senders or senders[0] <= 0:
+        if self.pid <= 0:
             raise HarnessError("a worker did not start: the kernel does not tell its process number")
-        self.pid = senders[0]
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
@@ -125,39 +132,100 @@ class Worker:
             CandidateFault: the candidate failed, or the worker ended, was silent or broke the protocol.
             HarnessError, UnavailableError: a build could not be tried.
         """
+        with self._failing_as_verdict(request.op, timeout_s):
+            self._wire.send(request_to_json(request))
+            return self._done(timeout_s, builder, candidate, timed=isinstance(request, Timed))
+
+    def begin(self, request: Timed, ready_s: float, timeout_s: float, builder: Builder, candidate: Candidate) -> bool:
+        """Send a timed request and wait until the worker is ready for its inputs; raises as `ask`.
+
+        Returns False where a gated call does not say so within `ready_s`: then it waits for the GPU, thus for the gate.
+        """
+        with self._failing_as_verdict(request.op, timeout_s):
+            self._wire.send(request_to_json(request))
+            if request.gate and not select.select([self.control], [], [], ready_s)[0]:
+                return False
+            if not isinstance(self._reply(timeout_s, builder, candidate, timed=True), ReadyLine):
+                raise ProtocolError("it answered before it was given its inputs")
+            return True
+
+    def finish(
+        self, request: Timed, timeout_s: float, builder: Builder, candidate: Candidate, *, eagerly: bool
+    ) -> Done:
+        """Let a timed request that was begun go on, and wait for its answer; raises as `ask`.
+
+        Args:
+            request: what `begin` was given.
+            timeout_s: as of `ask`.
+            builder: as of `ask`.
+            candidate: as of `ask`.
+            eagerly: poll for the answer for a while before sleeping: waking up takes some 50 us, more after a longer
+                sleep. Not on the host target, where it would take a core from the candidate.
+        """
+        with self._failing_as_verdict(request.op, timeout_s):
+            if request.gate:
+                self.open_gate(request.gate)
+            else:
+                self._wire.send(GO)
+            if eagerly:
+                self._poll_for_answer()
+            return self._done(timeout_s, builder, candidate, timed=True)
+
+    def open_gate(self, value: int) -> None:
+        """Let the GPU work that is held with this value, or a smaller one, start."""
+        self.gate[:4].view(torch.int32).fill_(value)
+
+    def _done(self, timeout_s: float, builder: Builder, candidate: Candidate, *, timed: bool) -> Done:
+        reply = self._reply(timeout_s, builder, candidate, timed=timed)
+        if isinstance(reply, ReadyLine):
+            reply = self._reply(timeout_s, builder, candidate, timed=timed)
+        if isinstance(reply, ReadyLine):
+            raise ProtocolError("it said `ready` twice")
+        return reply.done
+
+    def _reply(self, timeout_s: float, builder: Builder, candidate: Candidate, *, timed: bool) -> DoneLine | ReadyLine:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            reply = parse_reply(self._next(deadline, timed))
+            if isinstance(reply, DoneLine | ReadyLine):
+                return reply
+            if isinstance(reply, FaultLine):
+                raise self._fault(reply.fault)
+            started = time.monotonic()
+            # While a compiler runs, nobody looks at what the worker takes.
+            self.pause()
+            answer = self._build(reply, builder, candidate)
+            self.resume()
+            self._wire.send(answer)
+            self.build_seconds += time.monotonic() - started
+            deadline += time.monotonic() - started
+
+    def _poll_for_answer(self) -> None:
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        deadline = time.monotonic() + _EAGER_S
+        while not poller.poll(0) and time.monotonic() < deadline:
+            pass
+
+    @contextlib.contextmanager
+    def _failing_as_verdict(self, op: str, timeout_s: float) -> Iterator[None]:
         try:
-            return self._ask(request, timeout_s, builder, candidate)
+            yield
         except CandidateFault:
             self._spent = True
             raise
-
-    def _ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
-        deadline = time.monotonic() + timeout_s
-        try:
-            self._wire.send(request_to_json(request))
-            while True:
-                reply = parse_reply(self._next(deadline, isinstance(request, Timed)))
-                if isinstance(reply, DoneLine):
-                    return reply.done
-                if not isinstance(reply, BuildLine):
-                    raise self._fault(reply.fault)
-                started = time.monotonic()
-                # While a compiler runs, nobody looks at what the worker takes.
-                self.pause()
-                answer = self._build(reply, builder, candidate)
-                self.resume()
-                self._wire.send(answer)
-                self.build_seconds += time.monotonic() - started
-                deadline += time.monotonic() - started
         except TimeoutError as error:
+            self._spent = True
             raise CandidateFault(
-                Verdict.TIMEOUT, f"no answer within {timeout_s:.0f} s during {request.op}; the worker was killed."
+                Verdict.TIMEOUT, f"no answer within {timeout_s:.0f} s during {op}; the worker was killed."
             ) from error
         except (BrokenPipeError, ConnectionError) as error:
+            self._spent = True
             raise self._death() from error
         except (ProtocolError, ValueError) as error:
+            self._spent = True
             raise CandidateFault(
-                Verdict.NO_RESULT, f"the worker's answer was disturbed during {request.op}: {error}"
+                Verdict.NO_RESULT, f"the worker's answer was disturbed during {op}: {error}"
             ) from error
 
     def _next(self, deadline: float, timed: bool) -> dict[str, Any]:

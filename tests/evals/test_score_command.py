@@ -22,6 +22,7 @@ class StandInJudge:
     """Answers with the verdict that a candidate's text names, so that the command alone is tested."""
 
     made: list[tuple[str, Target, bool]]
+    strict: list[bool]
 
     def __init__(self, task: Task, target: Target, *, allow_library: bool = False) -> None:
         if target is Target.CUDA:
@@ -38,7 +39,8 @@ class StandInJudge:
     ) -> None:
         return
 
-    def evaluate(self, candidate: Candidate) -> Evaluation:
+    def evaluate(self, candidate: Candidate, *, strict: bool = False) -> Evaluation:
+        StandInJudge.strict.append(strict)
         verdict = Verdict(candidate.text.strip())
         if verdict is Verdict.CORRECT:
             build = Built(candidate=candidate.id, extensions=(), sandbox="none", seconds=1.0)
@@ -53,6 +55,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> None:
     module.__dict__["Judge"] = StandInJudge
     monkeypatch.setitem(sys.modules, "tools.judge", module)
     StandInJudge.made = []
+    StandInJudge.strict = []
 
 
 def score(folder: Path, *texts: str, options: tuple[str, ...] = ("--target", "cpu")) -> Result:
@@ -81,6 +84,12 @@ def test_exit_codes(tmp_path: Path, texts: tuple[str, ...], code: int) -> None:
 def test_one_judge_serves_all_files(tmp_path: Path) -> None:
     score(tmp_path, "correct", "incorrect", "timeout", options=("--target", "cpu", "--allow-library"))
     assert StandInJudge.made == [("causal_conv", Target.CPU, True)]
+
+
+@pytest.mark.parametrize(("options", "strict"), [((), False), (("--strict",), True)])
+def test_the_sanitizer_runs_only_where_it_is_asked_for(tmp_path: Path, options: tuple[str, ...], strict: bool) -> None:
+    score(tmp_path, "correct", options=("--target", "cpu", *options))
+    assert StandInJudge.strict == [strict]
 
 
 def test_json_writes_one_object_a_line_and_progress_elsewhere(tmp_path: Path) -> None:

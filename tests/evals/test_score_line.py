@@ -10,6 +10,7 @@ from evals.score_line import ScoreLine, score_line
 from evals.score_table import print_scores
 from tasks.spec import Precision, Target
 from tools.results import Baseline, Built, Check, Evaluation, Fault, Interval, Timed, Verified
+from tools.sanitizer_results import Sanitized, SanitizerFinding, SanitizerRun
 from tools.verdict import Verdict
 
 ID = "c0ffee" * 10 + "c0ff"
@@ -87,7 +88,7 @@ def test_a_correct_candidate() -> None:
         1e6,
     )
     assert data["sandbox"] == "landlock"
-    assert data["seconds"] == {"build": 5.0, "verify": 2.0, "benchmark": 3.0}
+    assert data["seconds"] == {"build": 5.0, "verify": 2.0, "sanitizer": None, "benchmark": 3.0}
 
 
 def test_a_fault_has_no_figures() -> None:
@@ -98,8 +99,35 @@ def test_a_fault_has_no_figures() -> None:
     assert wrong.sandbox == "landlock", "the build ran in it"
 
 
+def strict() -> ScoreLine:
+    runs = (
+        SanitizerRun(
+            tool="memcheck",
+            outcome="findings",
+            findings=(SanitizerFinding(severity="error", kind="Invalid read", kernel="conv"),),
+            seconds=4.0,
+        ),
+        SanitizerRun(tool="racecheck", outcome="not_run", reason="not finished within 240 s."),
+    )
+    sanitized = Sanitized(candidate=ID, runs=runs, seconds=7.0)
+    evaluation = Evaluation(
+        candidate=ID, task="causal_conv", target=Target.CUDA, build=BUILT, verify=VERIFIED, sanitizer=sanitized
+    )
+    return line(evaluation, "out_of_bounds.py")
+
+
+def test_what_the_sanitizer_found_stands_in_the_line_and_below_the_table() -> None:
+    assert strict().verdict is Verdict.CRASHED
+    assert [run.outcome for run in strict().sanitizer] == ["findings", "not_run"]
+    assert strict().seconds.sanitizer == 7.0
+    out = StringIO()
+    print_scores(Console(file=out, width=200), [strict()])
+    assert "kernels/out_of_bounds.py: compute-sanitizer memcheck: 1 error (4.0 s)" in out.getvalue()
+    assert "compute-sanitizer racecheck: not run, so nothing is known: not finished within 240 s." in out.getvalue()
+
+
 def test_a_line_survives_json() -> None:
-    for each in (correct(), incorrect(), unavailable()):
+    for each in (correct(), incorrect(), unavailable(), strict()):
         assert ScoreLine.model_validate_json(each.model_dump_json()) == each
 
 

@@ -75,7 +75,28 @@ def test_a_channel_of_zeros_must_be_zeros() -> None:
     assert measure(oracle, oracle).channel == 0.0
     output = oracle.clone()
     output[0, 1, 3] = 1e-9
-    assert measure(output, oracle).channel > 1e100
+    # sqrt(1e-18 / 40) over the smallest size that counts, 2**-100
+    assert measure(output, oracle).channel == pytest.approx(1e-9 / math.sqrt(40) * 2.0**100)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
+def test_a_flushed_denormal_is_no_error_even_where_a_channel_holds_nothing_else(precision: Precision) -> None:
+    """A kernel compiled with --use_fast_math answers zeros there, one without it the denormals."""
+    denormal = 2.0**-126 * (1.0 - 2.0**-23)
+    oracle = torch.cat([ones(1, 1, 40), denormal * ones(1, 1, 40)], dim=1)
+    allowed = limits(precision, [measure(oracle.to(torch.float32), oracle)], 0.0)
+    for kept in (0.0, 1.0):
+        output = oracle.to(torch.float32)
+        output[:, 1] *= kept
+        assert allowed.allow(measure(output, oracle))
+
+
+def test_what_is_far_above_denormals_must_not_be_flushed() -> None:
+    """In a tensor whose other channels are of the usual size."""
+    oracle = torch.cat([ones(1, 1, 40), 1e-30 * ones(1, 1, 40)], dim=1)
+    output = oracle.clone()
+    output[:, 1] = 0.0
+    assert measure(output, oracle).channel == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +155,14 @@ def test_four_times_pytorchs_own_error_is_allowed() -> None:
 
 def test_the_typical_error_counts_where_this_one_is_small_by_luck() -> None:
     assert limits(Precision.TF32, [errors(1e-7)], 2e-4).rms == pytest.approx(8e-4)
+
+
+def test_cut_operands_pass_with_little_room_and_lift_no_limit_beyond_it() -> None:
+    """Four times their error would let bf16 pass: it errs 8 times as much as rounding to TF32, cutting 2.6 times."""
+    allowed = limits(Precision.TF32, [errors(1e-4, 1e-4, 1e-3)], 1e-4, errors(4e-4, 5e-4, 1e-2))
+    # rms and channel: max(4 * 1e-4, 1.25 * theirs); peak: max(10 * channel, 1.25 * 1e-2)
+    assert (allowed.rms, allowed.channel, allowed.peak) == pytest.approx((5e-4, 6.25e-4, 12.5e-3))
+    assert limits(Precision.TF32, [errors(2e-4)], 0.0, errors(6e-4)).rms == pytest.approx(8e-4)
 
 
 @pytest.mark.parametrize("factor", [1.0001, NAN])

@@ -2,13 +2,15 @@
 
 import pytest
 
-from tasks.spec import Precision
+from tasks.spec import Precision, Target
 from tools.describe import describe, format_ns
 from tools.results import (
     Baseline,
     Built,
     Check,
+    Determinism,
     Diagnostic,
+    Evaluation,
     Extension,
     Fault,
     Interval,
@@ -17,6 +19,7 @@ from tools.results import (
     Timed,
     Verified,
 )
+from tools.sanitizer_results import Sanitized, SanitizerFinding, SanitizerRun, not_run
 from tools.verdict import Verdict
 
 ID = "0123456789abcdef" * 4
@@ -129,6 +132,26 @@ def test_the_check_closest_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
+    ("identical", "text"),
+    [
+        (10, " Deterministic: 10 calls with the same inputs answered the same bits."),
+        (
+            3,
+            " Not deterministic, which is allowed: of 10 calls with the same inputs (N=2 L=9, usual) 3 answered the "
+            "bits of the first; the largest difference is 1.2e-07 of its channel's RMS.",
+        ),
+    ],
+)
+def test_whether_the_same_inputs_gave_the_same_bits(identical: int, text: str) -> None:
+    check = Check(
+        trial="", output="", rms_error=0, rms_limit=1, channel_error=0, channel_limit=1, peak_error=0, peak_limit=1
+    )
+    found = Determinism(trial="N=2 L=9, usual", calls=10, identical=identical, largest_difference=1.23e-7)
+    result = Verified(candidate=ID, precision=Precision.TF32, checks=(check,), sandbox="", seconds=1.0)
+    assert describe(result.model_copy(update={"determinism": found})) == describe(result) + text
+
+
+@pytest.mark.parametrize(
     ("low", "high", "speedup", "claim"),
     [
         (1.4, 1.6, 1.5, "1.500x the fastest baseline [1.400, 1.600]: faster than the baseline"),
@@ -144,6 +167,50 @@ def test_a_speedup_is_claimed_only_where_its_interval_excludes_one(
     assert "baseline torch.compile: not available: failed: no compiler\n" in text
     assert "floor (roofline): 500 us; reached 25.0%" in text
     assert "prepare() took 1.5 us once, not counted" in text
+
+
+RACE = SanitizerFinding(
+    severity="error",
+    kind="a race between accesses of type write and read",
+    kernel="sum_kernel",
+    location="offset 0xa60",
+    count=28,
+    excerpt="Error: Race reported between Write access at sum_kernel(float *)+0xa60\nand Read access",
+)
+
+
+def evaluation(*runs: SanitizerRun) -> Evaluation:
+    sanitizer = Sanitized(candidate=ID, shapes=("N=1 L=1",), runs=runs, sandbox="process", seconds=9.0)
+    return Evaluation(candidate=ID, task="task", target=Target.CUDA, build=built(), sanitizer=sanitizer)
+
+
+def test_a_race_is_told_with_its_place_and_remedy_and_makes_the_verdict() -> None:
+    found = evaluation(SanitizerRun(tool="racecheck", outcome="findings", findings=(RACE, RACE), seconds=8.0))
+    assert found.verdict is Verdict.INCORRECT
+    assert found.fault is not None and found.fault.stage == "sanitizer"
+    text = describe(found)
+    assert text.startswith("submitted: incorrect\n")
+    assert "in kernel sum_kernel at offset 0xa60, 28 times, and errors at 1 more place." in text
+    assert "__syncthreads" in text
+    assert "compute-sanitizer racecheck: 2 errors (8.0 s)\n  Error: Race reported" in text
+
+
+def test_a_tool_that_was_not_run_never_reads_as_clean() -> None:
+    found = evaluation(
+        SanitizerRun(tool="memcheck", outcome="clean", seconds=8.0),
+        SanitizerRun(tool="initcheck", outcome="not_run", reason="not installed", seconds=0.0),
+    )
+    assert found.verdict is Verdict.CORRECT
+    assert "compute-sanitizer memcheck: clean (8.0 s)" in describe(found)
+    assert "compute-sanitizer initcheck: not run, so nothing is known: not installed" in describe(found)
+
+
+def test_one_reason_against_all_tools_is_told_once() -> None:
+    text = describe(evaluation(*not_run(ID, "the target is cpu.").runs))
+    assert text.count("the target is cpu.") == 1
+    assert (
+        "compute-sanitizer (memcheck, racecheck, initcheck): not run, so nothing is known: the target is cpu." in text
+    )
 
 
 def test_a_refusal_is_its_message() -> None:

@@ -4,7 +4,19 @@ import pytest
 import torch
 
 from tasks.spec import InputSpec
-from tools.draws import FAR, LARGE, SMALL, USUAL, Draws, InputKind, channel_shape, input_shape
+from tools.draws import (
+    CONSTANT,
+    FAR,
+    IMPULSES,
+    LARGE,
+    SMALL,
+    UNEVEN,
+    USUAL,
+    Draws,
+    InputKind,
+    channel_shape,
+    input_shape,
+)
 
 X = InputSpec(name="x", dims=("N", 16, "L"))
 SHAPE = (2, 16, 4000)
@@ -44,6 +56,62 @@ def test_channels_have_means_and_spreads_of_their_own() -> None:
 def test_kinds_have_their_size(kind: InputKind, least: float, most: float) -> None:
     rms = float(drawn(kind=kind).square().mean().sqrt())
     assert least < rms < most
+
+
+@pytest.mark.parametrize("kind", [USUAL, FAR, LARGE, SMALL, IMPULSES, CONSTANT, UNEVEN])
+def test_half_precision_neither_overflows_nor_vanishes(kind: InputKind) -> None:
+    """Scaled by 1e5, float16 inputs were infinite, and every kernel right that answered NaN."""
+    values = drawn(X.model_copy(update={"dtype": "float16"}), kind)
+    # A tenth of the largest float16: room for what the reference adds up.
+    assert values.abs().max() < 6_550
+    per_channel = values.double().square().mean((0, 2)).sqrt()
+    # Half a unit in the last place of float16's smallest numbers is 2**-25.
+    assert per_channel.min() > 1_000 * 2.0**-25
+
+
+def test_impulses_are_few_and_every_channel_has_one_however_short() -> None:
+    tiny = torch.finfo(torch.float32).tiny
+    values = drawn(kind=IMPULSES)
+    share = float((values.abs() >= tiny).float().mean())
+    assert share == pytest.approx(1 / 16, abs=0.003)
+    rest = values[values.abs() < tiny]
+    assert 0.4 < float((rest == 0).float().mean()) < 0.7
+    assert rest.min() < -0.9 * tiny < 0.9 * tiny < rest.max()
+    for length in (1, 2, 7):
+        short = drawn(kind=IMPULSES, shape=(2, 16, length))
+        assert bool((short.abs() >= tiny).any(2).all())
+
+
+def test_constant_rows_differ_by_sample_and_channel() -> None:
+    values = drawn(kind=CONSTANT)
+    assert torch.equal(values, values[..., :1].expand(SHAPE))
+    assert values[..., 0].unique().numel() == 32
+
+
+def test_uneven_channels_span_six_decades() -> None:
+    sizes = drawn(X.model_copy(update={"dims": ("N", 256, "L")}), UNEVEN, (2, 256, 100)).square().mean((0, 2)).sqrt()
+    # Spread and offset add a factor of 0.4 to 2.
+    assert 4e-4 < sizes.min() < 3e-3
+    assert 4e2 < sizes.max() < 3e3
+
+
+def test_both_ends_of_uneven_scales_are_in_every_draw() -> None:
+    """Of few channels, all might have been of middling size by luck, and a mutant be seen in one verification only."""
+    orders = set()
+    for _ in range(20):
+        sizes = drawn(X.model_copy(update={"dims": ("N", 4, "L")}), UNEVEN, (2, 4, 100)).square().mean((0, 2)).sqrt()
+        assert sizes.min() < 3e-3 < 4e2 < sizes.max()
+        orders.add(tuple(sizes.argsort().tolist()))
+    assert len(orders) > 3
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4)])
+@pytest.mark.parametrize("kind", [IMPULSES, CONSTANT, UNEVEN])
+def test_tensors_without_a_length_are_drawn_too(shape: tuple[int, ...], kind: InputKind) -> None:
+    spec = InputSpec(name="w", dims=shape, channel_dim=None, domain="nonnegative")
+    values = drawn(spec, kind, shape)
+    assert values.shape == shape
+    assert bool((values >= 0).all()) and float(values.max()) > 1e-4
 
 
 def test_values_of_domains() -> None:

@@ -69,4 +69,4 @@ def test_this_host() -> None:
 
 def test_without_a_gpu_there_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert card_state() is None
+    assert card_state(own_processes=0) is None

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from tasks.spec import Precision
-from tools.rounding import MANTISSA_BITS, RoundedProducts, round_mantissa
+from tools.rounding import MANTISSA_BITS, RoundedProducts, cut_mantissa, round_mantissa
 
 TF32 = 10
 INF, NAN = math.inf, math.nan
@@ -105,3 +105,25 @@ def test_nothing_else_is_rounded() -> None:
     with RoundedProducts(Precision.TF32):
         assert torch.equal(of(TIE, 3) * of(TIE, 3) + of(BIAS, 3), of(TIE * TIE + BIAS, 3))
     assert torch.equal(torch.mm(of(TIE, 2, 1), of(TIE, 1, 2)), of(TIE * TIE, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        (1.0 + 2**-10, 1.0 + 2**-10),
+        (1.0 + 2**-10 - 2**-40, 1.0),
+        (2.0 - 2**-40, 2.0 - 2**-10),
+        (2.0**-300 * (1 + 2**-11), 2.0**-300),
+        (0.0, 0.0),
+        (INF, INF),
+    ],
+)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_cutting_goes_toward_zero(value: float, right: float, sign: float) -> None:
+    assert float(cut_mantissa(torch.tensor([sign * value], dtype=torch.float64), TF32)) == sign * right
+
+
+def test_operands_are_cut_where_asked() -> None:
+    with RoundedProducts(Precision.TF32, cutting=True):
+        out = functional.conv1d(of(TIE, 1, 1, 5), of(TIE, 1, 1, 1), of(BIAS, 1))
+    assert torch.equal(out, of(1.0 + BIAS, 1, 1, 5))

@@ -12,7 +12,7 @@ from tools.build import Builder
 from tools.fork_server import ForkServer
 from tools.toolchain import find_toolchain
 from tools.worker.device_memory import OpenedMemory
-from tools.worker.messages import Construct, Load, Region, Stage
+from tools.worker.messages import Construct, Load, Stage
 from tools.workers import Worker
 
 pytestmark = pytest.mark.gpu
@@ -48,7 +48,7 @@ def test_gpu_memory_is_shared_with_the_judge(bench: Bench) -> None:
     """The driver opens another process's memory through process numbers and abstract sockets."""
     with bench.worker() as worker:
         load_on_gpu(bench, worker, FILLS)
-        stage = Stage((), flush_bytes=SHARED_BYTES, region=Region(0, SHARED_BYTES))
+        stage = Stage(shared_bytes=SHARED_BYTES, watch=False)
         handle = bench.ask(worker, FILLS, stage).handle
         assert handle
         opened = OpenedMemory(handle, SHARED_BYTES)

@@ -104,6 +104,8 @@ def test_one_candidate_from_compiling_to_submission(toolbox: Toolbox) -> None:
     evaluation = replies[-1].result
     assert isinstance(evaluation, Evaluation)
     assert evaluation.verdict is Verdict.CORRECT
+    assert evaluation.sanitizer is not None, "a submission is strict"
+    assert "compute-sanitizer (memcheck, racecheck, initcheck): not run, so nothing is known" in replies[-1].text
     assert toolbox.candidate_text(CANDIDATE.id) == CANDIDATE.text
 
 

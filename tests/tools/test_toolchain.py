@@ -140,3 +140,19 @@ def test_the_toolkit_of_this_machine() -> None:
     assert home is not None
     assert (home / "bin" / "nvcc").is_file()
     assert nvcc_version().count(".") == 2
+
+
+@pytest.mark.parametrize("folder", ["bin", "compute-sanitizer"])
+def test_the_sanitizer_of_a_toolkit_off_the_path_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    program = tmp_path / folder / "compute-sanitizer"
+    program.parent.mkdir()
+    program.touch(mode=0o600)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(toolchain, "find_cuda_home", lambda: None)
+    monkeypatch.setattr(toolchain, "_wheels", lambda: tmp_path / "no wheels")
+    assert toolchain.find_sanitizer() is None, "a file that cannot be executed"
+    program.chmod(0o700)
+    assert toolchain.find_sanitizer() == program

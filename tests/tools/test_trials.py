@@ -4,7 +4,7 @@ import pytest
 
 from tasks.loader import Task, all_tasks
 from tasks.spec import Axis, InputSpec, Precision, Target, TargetPrecision, TaskFacts
-from tools.draws import FAR, LARGE, SMALL, USUAL, Draws, Trial, trials
+from tools.draws import CONSTANT, FAR, IMPULSES, LARGE, SMALL, UNEVEN, USUAL, Draws, Trial, trials
 
 REPEATS = 20
 
@@ -37,7 +37,7 @@ def test_the_shipped_tasks(task: Task, target: Target) -> None:
         assert any(size["N"] == 1 and size["L"] > 64 for size in sizes)
         assert any(size["N"] > 1 and size["L"] < task.facts.receptive_field for size in sizes)
         assert any(size["N"] > 1 and size["L"] % 2 == 1 and size["L"] > 64 for size in sizes)
-        assert {trial.kind for trial in plan} == {USUAL, FAR, LARGE, SMALL}
+        assert {trial.kind for trial in plan} == {USUAL, FAR, LARGE, SMALL, IMPULSES, CONSTANT, UNEVEN}
         assert {trial.instance for trial in plan} == {0, 1}
 
 

@@ -1,13 +1,50 @@
 """Times one call on the device, with handles taken before any candidate is imported."""
 
+import ctypes
 import time
 
 import torch
 
 _now_ns = time.perf_counter_ns
-LAUNCH_COVER_CYCLES = 1_500_000
-"""The GPU spins this long (some 0.8 ms) before the first mark, so that what follows is queued when it gets there and
-the time holds no gap caused by the host. At 0.2 ms an eager conv + GroupNorm of 69 us was seen to take 108."""
+_WAIT_GEQ = 0
+"""CU_STREAM_WAIT_VALUE_GEQ: go on once the word is at least the value."""
+
+
+class ClockError(RuntimeError):
+    """The driver refuses what the clock needs; the text names the call and its CUresult."""
+
+
+class Gate:
+    """A word of host memory that the judge sets; work queued behind it starts when the judge says so.
+
+    Everything a call launches is queued before the judge hands over the inputs, so neither the time by the device's
+    events nor the judge's own holds a gap that is caused by launching.
+    """
+
+    def __init__(self, page: torch.Tensor) -> None:
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._page = page
+        registered = torch.cuda.cudart().cudaHostRegister(page.data_ptr(), page.numel(), 0)
+        if int(registered):
+            raise ClockError(f"cudaHostRegister answered {registered}")
+        self._word = ctypes.c_uint64()
+        self._check(
+            self._driver.cuMemHostGetDevicePointer_v2(ctypes.byref(self._word), ctypes.c_void_p(page.data_ptr()), 0),
+            "cuMemHostGetDevicePointer",
+        )
+
+    def wait(self, value: int) -> None:
+        """Hold the current stream until the word is at least `value`."""
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self._check(
+            self._driver.cuStreamWaitValue32_v2(stream, self._word, ctypes.c_uint32(value), _WAIT_GEQ),
+            "cuStreamWaitValue32",
+        )
+
+    @staticmethod
+    def _check(status: int, call: str) -> None:
+        if status:
+            raise ClockError(f"{call} answered CUresult {status}")
 
 
 class DeviceClock:
@@ -16,12 +53,12 @@ class DeviceClock:
     def __init__(self, device: str) -> None:
         self._cuda = device == "cuda"
         self._started_ns = 0
+        self._ended_ns = 0
         if self._cuda:
             self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record = torch.cuda.Event.record
             self._elapsed = torch.cuda.Event.elapsed_time
             self._synchronize = torch.cuda.synchronize
-            self._spin = torch.cuda._sleep
 
     def synchronize(self) -> None:
         """Wait for everything on the device."""
@@ -31,28 +68,20 @@ class DeviceClock:
     def start(self) -> None:
         """Set the first mark."""
         if self._cuda:
-            self._spin(LAUNCH_COVER_CYCLES)  # type: ignore[no-untyped-call]
             self._record(self._start)
         else:
             self._started_ns = _now_ns()
 
-    def stop(self) -> int:
-        """Set the second mark, wait for the whole device, and return the nanoseconds between the two."""
+    def end(self) -> None:
+        """Set the second mark."""
         if self._cuda:
             self._record(self._end)
-            self._synchronize()
+        else:
+            self._ended_ns = _now_ns()
+
+    def read(self) -> int:
+        """Wait for the whole device, and return the nanoseconds between the two marks."""
+        self.synchronize()
+        if self._cuda:
             return round(float(self._elapsed(self._start, self._end)) * 1e6)
-        return _now_ns() - self._started_ns
-
-
-class CacheFlush:
-    """Reads a buffer larger than the caches. Reading leaves no dirty lines whose write-back a timed call would pay."""
-
-    def __init__(self, device: str, size_bytes: int) -> None:
-        # Of floats: the host adds up whole numbers fifty times more slowly.
-        self._buffer = torch.ones(max(1, size_bytes // 4), dtype=torch.float32, device=device)
-        self._sum = torch.sum
-
-    def run(self) -> None:
-        """Displace whatever the caches hold."""
-        self._sum(self._buffer)
+        return self._ended_ns - self._started_ns

@@ -1,12 +1,14 @@
 """GPU memory that the judge and a worker both map, through the CUDA driver's inter-process handles.
 
-The judge reads what a timed call left there itself; the worker has no hand in it any more.
+The judge writes the inputs of timed calls there and reads their outputs itself; the worker has no hand in it.
 """
 
 import ctypes
 from typing import Any
 
 import torch
+
+from tools.worker.shared_memory import bytes_at
 
 _HANDLE_BYTES = 64
 _LAZY_PEER_ACCESS = 1
@@ -21,19 +23,6 @@ class _Handle(ctypes.Structure):
     """CUipcMemHandle: 64 opaque bytes, passed by value."""
 
     _fields_ = [("reserved", ctypes.c_char * _HANDLE_BYTES)]
-
-
-class _Array:
-    """What torch.as_tensor reads to wrap foreign GPU memory without a copy."""
-
-    def __init__(self, address: int, size_bytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size_bytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-            "strides": None,
-        }
 
 
 def _driver() -> Any:
@@ -55,7 +44,7 @@ def allocate_shared(size_bytes: int) -> tuple[torch.Tensor, str]:
     _check(driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size_bytes)), "cuMemAlloc")
     handle = _Handle()
     _check(driver.cuIpcGetMemHandle(ctypes.byref(handle), address), "cuIpcGetMemHandle")
-    return torch.as_tensor(_Array(address.value, size_bytes), device="cuda"), bytes(handle).hex()
+    return bytes_at(address.value, size_bytes, "cuda"), bytes(handle).hex()
 
 
 class OpenedMemory:
@@ -71,7 +60,7 @@ class OpenedMemory:
             ctypes.byref(self._address), _Handle.from_buffer_copy(raw), ctypes.c_uint(_LAZY_PEER_ACCESS)
         )
         _check(opened, "cuIpcOpenMemHandle")
-        self.tensor = torch.as_tensor(_Array(self._address.value, size_bytes), device="cuda")
+        self.tensor = bytes_at(int(self._address.value or 0), size_bytes, "cuda")
 
     def close(self) -> None:
         """Unmap the memory; the tensor must not be used any more."""

@@ -16,11 +16,9 @@ import ctypes
 import importlib
 import json
 import os
-import resource
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch  # noqa: E402
 
-from tools.worker import main, sandbox  # noqa: E402
+from tools.worker import main  # noqa: E402
+from tools.worker.settling import confine, settle  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LAST_SWEEP_S = 2.0
@@ -58,28 +57,12 @@ def _become_worker(control: int, memory: int, spawn: dict[str, Any]) -> None:
     """Runs in the forked child, and never returns."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    scratch = Path(spawn["scratch"])
-    null = os.open(os.devnull, os.O_RDONLY)
-    # Before the folder may become a file system of the worker's own, because the judge reads this file.
-    printed = os.open(scratch / "printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    if spawn["private"]:
-        sandbox.mount_private({Path(path): size_bytes for path, size_bytes in spawn["private"].items()})
-        scratch.mkdir(exist_ok=True)
-    os.chdir(scratch)
-    os.environ.update(TMPDIR=str(scratch), HOME=str(scratch), **spawn["environment"])
-    tempfile.tempdir = None  # imports before the fork may have looked TMPDIR up already
-    os.dup2(null, 0)
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    for limited, limit in ((resource.RLIMIT_FSIZE, spawn["file_limit_bytes"]), (resource.RLIMIT_CORE, 0)):
-        resource.setrlimit(limited, (limit, limit))
-    if spawn["data_limit_bytes"] is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (spawn["data_limit_bytes"], spawn["data_limit_bytes"]))
+    settle(spawn)
     for fd in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if fd > 2 and fd not in (control, memory):
             with contextlib.suppress(OSError):
                 os.close(fd)
-    sandbox.confine([Path(path) for path in spawn["read"]], [Path(path) for path in spawn["write"]])
+    confine(spawn)
     main.serve(socket.socket(fileno=control), memory, spawn["memory_bytes"])
     main.hush()
     os._exit(0)

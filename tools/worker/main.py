@@ -27,7 +27,7 @@ def serve(control: socket.socket, memory_fd: int, memory_bytes: int) -> None:
     wire = Wire(control)
     loader = InlineLoader(wire)
     loader.install()
-    session = Session(memory, loader)
+    session = Session(memory, loader, wire)
     # Tells the judge that the worker stands: an end before this line is the harness's fault.
     wire.send({"done": {}})
     while (message := wire.receive()) is not None:

@@ -5,6 +5,10 @@ import socket
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+GO = {"go": True}
+"""The line that starts a timed call which is not gated."""
+GATE_BYTES = 4096
+"""The last page of the shared memory holds the gate's word and nothing else."""
 MAX_LINE_BYTES = 64 << 20
 """A longer line breaks the protocol; sources of candidates are far shorter."""
 
@@ -68,50 +72,54 @@ class Fill:
 
 @dataclass(frozen=True)
 class Call:
-    """Call the model once, noting which operators PyTorch dispatches; write its outputs, the named buffers and the
-    inputs as they are afterwards."""
+    """Call the model once; write its outputs, the named buffers and the inputs as they are afterwards."""
 
     op: ClassVar[str] = "call"
     inputs: tuple[Slot, ...]
     state: tuple[Slot, ...]
     """Buffers to set before the call and to return after it."""
     region: Region
+    watch: bool
+    """Note which operators PyTorch dispatches, and which kernels a GPU runs."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Keep base tensors on the device, from which the inputs of timed calls are made."""
+    """Get ready for timed calls: on a GPU, allocate memory that the judge can open, and prepare the gate."""
 
     op: ClassVar[str] = "stage"
-    inputs: tuple[Slot, ...]
-    flush_bytes: int
-    """How much memory to read before each call so that no cache holds its input."""
-    region: Region
-    """Where a timed call's outputs go on the host; on a GPU they go to memory of the same capacity that is shared."""
-
-
-@dataclass(frozen=True)
-class Refresh:
-    """How the next timed input is made from its base: rolled along the last dimension, scaled, shifted."""
-
-    roll: int
-    scale: Slot
-    shift: Slot
+    shared_bytes: int
+    """GPU memory for inputs and outputs of timed calls; on the host they lie in the memory that is shared already."""
+    watch: bool
+    """Record operators from here until `Report`."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Make new inputs, flush the caches, time one call, and leave its outputs and inputs where `Stage` said."""
+    """Time one call and leave its outputs in the region.
+
+    The worker says `ready`, and the judge writes the inputs only then: on the host before it sends the line `GO`, on a
+    GPU before it opens the gate behind which the call is queued already.
+    """
 
     op: ClassVar[str] = "timed"
-    refreshes: tuple[Refresh, ...]
-    """One for each staged input."""
+    inputs: tuple[Slot, ...]
+    """Places in the shared memory (on a GPU, in the memory of `Stage`), which hold no inputs yet."""
     state: tuple[Slot, ...]
-    start_offset: int
-    """Bytes by which the inputs' addresses move within their buffers."""
+    region: Region
+    """Where outputs go, in the memory that holds the inputs."""
+    gate: int
+    """The value that opens the gate; 0 for a call that is launched after `GO`."""
 
 
-Request = Load | Construct | Probe | Fill | Call | Stage | Timed
+@dataclass(frozen=True)
+class Report:
+    """Say which operators computed in timed calls."""
+
+    op: ClassVar[str] = "report"
+
+
+Request = Load | Construct | Probe | Fill | Call | Stage | Timed | Report
 
 
 class Wire:
@@ -163,14 +171,10 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed)}[op]
+    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed, Report)}[op]
     for name in ("inputs", "state"):
         if name in fields:
             fields[name] = _slots(fields[name])
     if "region" in fields:
         fields["region"] = Region(**fields["region"])
-    if "refreshes" in fields:
-        fields["refreshes"] = tuple(
-            Refresh(entry["roll"], _slot(entry["scale"]), _slot(entry["shift"])) for entry in fields["refreshes"]
-        )
     return kind(**fields)

@@ -93,6 +93,11 @@ def parts() -> tuple[str, ...]:
     return ("process", *landlock, *(["seccomp"] if platform.machine() == SECCOMP_MACHINE else []))
 
 
+def tier() -> str:
+    """The name of what `confine` does on this machine, without what may be around the process."""
+    return "+".join(parts())
+
+
 def mount_private(folders: Mapping[Path, int]) -> None:
     """Put an empty file system of so many bytes on each folder, for this process and its children only.
 

@@ -1,5 +1,6 @@
 """One candidate in one worker: carries out the judge's requests in order."""
 
+import contextlib
 import sys
 import time
 from types import CodeType, ModuleType
@@ -8,21 +9,16 @@ from typing import Any
 import torch
 
 from tools.worker import tensors
-from tools.worker.clock import CacheFlush, DeviceClock
+from tools.worker.clock import DeviceClock, Gate
 from tools.worker.device_memory import allocate_shared
 from tools.worker.load_inline import CollectedError, InlineLoader
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Request, Slot, Stage, Timed
+from tools.worker.messages import GATE_BYTES, Call, Construct, Fill, Load, Probe, Report, Request, Stage, Timed, Wire
 from tools.worker.plain_values import decode
-from tools.worker.refresh import refresh_into
-from tools.worker.shared_memory import view
+from tools.worker.shared_memory import apart
 from tools.worker.tensors import ContractError
-from tools.worker.watch import OperatorWatch
+from tools.worker.watch import OperatorWatch, TimedCallsWatch
 
 CANDIDATE_FILE = "candidate.py"
-_ADDRESS_SLACK = 4096
-"""Bytes by which a timed input may move within its buffer."""
-_BUFFERS = 2
-"""Timed inputs alternate between this many buffers, so that no two calls in a row share an address."""
 
 
 def _compiled(text: str) -> CodeType:
@@ -36,20 +32,19 @@ def _compiled(text: str) -> CodeType:
 class Session:
     """The state of a worker from `Load` to its end."""
 
-    def __init__(self, memory: torch.Tensor, loader: InlineLoader) -> None:
-        self._memory = memory
+    def __init__(self, memory: torch.Tensor, loader: InlineLoader, wire: Wire) -> None:
+        self._memory = memory[:-GATE_BYTES]
+        self._gate_page = memory[-GATE_BYTES:]
+        self._gate: Gate | None = None
         self._loader = loader
+        self._wire = wire
         self._device = "cpu"
         self._clock = DeviceClock("cpu")
         self._module = ModuleType("candidate")
         self._model: torch.nn.Module = torch.nn.Module()
-        self._bases: list[torch.Tensor] = []
-        self._buffers: list[list[torch.Tensor]] = []
-        self._calls = 0
-        self._region = Region(0, 0)
-        self._export = memory
+        self._timed_memory = self._memory
+        self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
-        self._flush = CacheFlush("cpu", 4)
 
     def handle(self, request: Request) -> dict[str, Any]:
         """Carry out one request; exceptions are the candidate's unless they are a `ContractError`."""
@@ -69,6 +64,8 @@ class Session:
                     return self._stage(request)
                 case Timed():
                     return self._timed(request)
+                case Report():
+                    return self._report()
 
     def _load(self, request: Load) -> dict[str, Any]:
         if request.device == "cuda":
@@ -117,74 +114,72 @@ class Session:
     def _call(self, request: Call) -> dict[str, Any]:
         inputs = tensors.read(self._memory, request.inputs, self._device)
         tensors.set_buffers(self._model, self._memory, request.state)
-        with OperatorWatch() as watch:
+        watch = OperatorWatch(self._device)
+        with watch if request.watch else contextlib.nullcontext():
             raw = self._model(*inputs)
+            self._clock.synchronize()
+        written = self._written(self._memory, tensors.flatten(raw), request, inputs)
         self._clock.synchronize()
-        names = tuple(slot.name for slot in request.state)
-        written = self._written(self._memory, request.region, tensors.flatten(raw), names, inputs)
-        return {"computing": watch.computing, **written}
+        return {"computing": watch.computing, "launched": watch.launched, **written}
 
     def _stage(self, request: Stage) -> dict[str, Any]:
-        self._bases = tensors.read(self._memory, request.inputs, self._device)
-        self._buffers = [[self._buffer_for(base) for base in self._bases] for _ in range(_BUFFERS)]
-        self._flush = CacheFlush(self._device, request.flush_bytes)
-        self._region = request.region
-        handle = ""
-        if self._device == "cuda":
-            self._export, handle = allocate_shared(request.region.capacity)
-            self._region = Region(0, request.region.capacity)
+        if request.watch:
+            self._watch = TimedCallsWatch()
+        if self._device != "cuda":
+            return {}
+        self._timed_memory, handle = allocate_shared(request.shared_bytes)
+        self._gate = Gate(self._gate_page)
         self._clock.synchronize()
         return {"handle": handle}
 
-    def _buffer_for(self, base: torch.Tensor) -> torch.Tensor:
-        return torch.empty(base.numel() + _ADDRESS_SLACK // base.element_size(), dtype=base.dtype, device=self._device)
-
     def _timed(self, request: Timed) -> dict[str, Any]:
-        self._calls += 1
-        inputs: list[torch.Tensor] = []
-        for base, buffer, refresh in zip(
-            self._bases, self._buffers[self._calls % _BUFFERS], request.refreshes, strict=True
-        ):
-            start = request.start_offset % _ADDRESS_SLACK // base.element_size()
-            fresh = buffer[start : start + base.numel()].view(base.shape)
-            scale, shift = (self._small(slot) for slot in (refresh.scale, refresh.shift))
-            refresh_into(fresh, base, refresh.roll, scale, shift)
-            inputs.append(fresh)
+        inputs = [apart(self._timed_memory, slot) for slot in request.inputs]
         tensors.set_buffers(self._model, self._memory, request.state)
         self._poison()
         earlier = self._outputs
-        self._flush.run()
+        if self._watch is not None:
+            self._watch.mark()
         self._clock.synchronize()
+        gate = self._gate if request.gate else None
+        if gate is not None:
+            gate.wait(request.gate)
+        else:
+            self._wire.send({"ready": True})
+            self._wire.receive()
         self._clock.start()
         raw = self._model(*inputs)
-        nanoseconds = self._clock.stop()
+        self._clock.end()
+        if gate is None:
+            self._clock.synchronize()
         self._outputs = tensors.flatten(raw)
         tensors.require_own_memory(self._outputs, earlier)
-        names = tuple(slot.name for slot in request.state)
-        return {"ns": nanoseconds, **self._written(self._export, self._region, self._outputs, names, inputs)}
+        # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
+        # reads the inputs itself, where it wrote them.
+        written = self._written(self._timed_memory, self._outputs, request, [])
+        if gate is not None:
+            self._wire.send({"ready": True})
+        return {"ns": self._clock.read(), **written}
+
+    def _report(self) -> dict[str, Any]:
+        return {} if self._watch is None else self._watch.report()
 
     def _written(
         self,
         memory: torch.Tensor,
-        region: Region,
         outputs: list[tuple[str, torch.Tensor]],
-        buffers: tuple[str, ...],
+        request: Call | Timed,
         inputs: list[torch.Tensor],
     ) -> dict[str, Any]:
         """Write what a call left behind, and describe where it lies."""
-        state = tensors.named_buffers(self._model, buffers)
+        state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
         after = [(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
-        written = tensors.write(memory, region, [*outputs, *state, *after])
-        self._clock.synchronize()
+        written = tensors.write(memory, request.region, [*outputs, *state, *after])
         count = len(outputs)
         return {
             "outputs": written[:count],
             "state": written[count : count + len(state)],
             "inputs": written[count + len(state) :],
         }
-
-    def _small(self, slot: Slot) -> torch.Tensor:
-        return view(self._memory, slot).to(self._device)
 
     def _poison(self) -> None:
         """Leave NaN in the memory that the next call's outputs are likely to be allocated from."""

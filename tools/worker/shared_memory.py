@@ -1,6 +1,8 @@
 """Tensors as views of memory that the judge and a worker both map."""
 
+import ctypes
 import math
+from typing import Any
 
 import torch
 
@@ -43,3 +45,33 @@ def view(memory: torch.Tensor, slot: Slot) -> torch.Tensor:
     if slot.offset < 0 or min(slot.shape, default=0) < 0 or slot.offset + size > memory.numel():
         raise ValueError(f"{slot.name} does not lie within the shared memory")
     return memory[slot.offset : slot.offset + size].view(dtype).view(slot.shape)
+
+
+class _GpuArray:
+    """What torch.as_tensor reads to wrap GPU memory without a copy."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+def bytes_at(address: int, size_bytes: int, device: str) -> torch.Tensor:
+    """Memory that PyTorch does not own, as a uint8 tensor whose storage is just these bytes."""
+    if device == "cuda":
+        return torch.as_tensor(_GpuArray(address, size_bytes), device="cuda")
+    raw: Any = (ctypes.c_uint8 * size_bytes).from_address(address)
+    return torch.frombuffer(raw, dtype=torch.uint8)
+
+
+def apart(memory: torch.Tensor, slot: Slot) -> torch.Tensor:
+    """As `view`, but with a storage of its own, as a tensor has that was allocated alone."""
+    shared = view(memory, slot)
+    if not shared.numel():
+        return torch.empty_like(shared)
+    alone = bytes_at(shared.data_ptr(), shared.numel() * shared.element_size(), shared.device.type)
+    return alone.view(shared.dtype).view(shared.shape)

@@ -1,11 +1,17 @@
-"""Records which PyTorch operators run during a call, from Python or from C++, on any thread."""
+"""Records which PyTorch operators and which GPU kernels run during calls, from Python or from C++, on any thread."""
 
 from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler
-from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+from torch._C._autograd import DeviceType, _disable_profiler, _enable_profiler, _prepare_profiler
+from torch._C._profiler import (
+    ProfilerActivity,
+    ProfilerConfig,
+    ProfilerState,
+    _ExperimentalConfig,
+    _RecordFunctionFast,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Allocation, views and plain copies: what `forward` may do through PyTorch.
@@ -20,6 +26,7 @@ PLAIN_OPERATORS = frozenset(
     zeros_like _local_scalar_dense select_scatter slice_scatter
     """.split()  # noqa: SIM905  a list of 100 quoted names is harder to read
 )
+_MARK = "kernelwright: a timed call"
 _OPERATORS_OF_LIBRARIES = ("aten", "prim", "prims", "mkldnn", "mkldnn_prepacked", "inductor", "cudnn", "quantized")
 
 
@@ -46,25 +53,70 @@ class _DispatchWitness(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class OperatorWatch:
-    """While active, keeps the names of operators that compute.
+class Recording:
+    """PyTorch's profiler, from `start` to `stop`: it sees every thread, and what C++ code hides from dispatch modes."""
 
-    Two witnesses, so that a candidate that evades one is seen by the other: a dispatch mode, and PyTorch's profiler,
-    which records every thread and what C++ code hides from dispatch modes. NOT seen: libraries that are not PyTorch's
-    and are called directly, and a candidate that rewrites this module.
-    """
-
-    def __init__(self) -> None:
-        self._dispatched = _DispatchWitness()
+    def __init__(self, *, kernels: bool) -> None:
         settings = _ExperimentalConfig(profile_all_threads=True)
         self._config = ProfilerConfig(ProfilerState.KINETO, False, False, False, False, False, settings)
+        # Kernels are seen through CUPTI, which costs time on the GPU: not while anything is timed.
+        self._activities = {ProfilerActivity.CPU, ProfilerActivity.CUDA} if kernels else {ProfilerActivity.CPU}
+        self.operators: Counter[str] = Counter()
+        self.launched: dict[str, tuple[int, int]] = {}
+        """GPU kernels by name: how often, and nanoseconds in all."""
+
+    def start(self) -> None:
+        """Record from here on."""
+        _prepare_profiler(self._config, self._activities)
+        _enable_profiler(self._config, self._activities)
+
+    def stop(self) -> None:
+        """Record no more, and read what was."""
+        for event in _disable_profiler().events():
+            name = event.name()
+            if event.device_type() == DeviceType.CPU:
+                self.operators[name] += 1
+            elif not (event.is_user_annotation() or name.startswith(("Memcpy", "Memset"))):
+                count, total_ns = self.launched.get(name, (0, 0))
+                self.launched[name] = (count + 1, total_ns + event.duration_ns())
+
+
+class TimedCallsWatch:
+    """Records operators through all timed calls, a microsecond each; what the harness itself runs is plain copies."""
+
+    def __init__(self) -> None:
+        self._recording = Recording(kernels=False)
+        self._recording.start()
+
+    def mark(self) -> None:
+        """Leave a mark in the recording, so that one that was ended for a while is noticed."""
+        with _RecordFunctionFast(_MARK):
+            pass
+
+    def report(self) -> dict[str, Any]:
+        """End the recording: operators that computed, and how many marks there are."""
+        self._recording.stop()
+        operators = self._recording.operators
+        return {"computing": _computing(operators), "marks": operators[_MARK]}
+
+
+class OperatorWatch:
+    """While active, keeps the names of operators that compute, and on a GPU the kernels that were launched.
+
+    Two witnesses, so that a candidate that evades one is seen by the other: a dispatch mode, and PyTorch's profiler.
+    NOT seen: libraries on the host that are not PyTorch's, and a candidate that rewrites this module.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._dispatched = _DispatchWitness()
+        self._recording = Recording(kernels=device == "cuda")
         self.computing: dict[str, int] = {}
         """Operators that computed, by name, with how often; filled when the watch ends."""
+        self.launched: dict[str, tuple[int, int]] = {}
+        """As of `Recording`; filled when the watch ends."""
 
     def __enter__(self) -> Self:
-        activities = {ProfilerActivity.CPU}
-        _prepare_profiler(self._config, activities)
-        _enable_profiler(self._config, activities)
+        self._recording.start()
         self._dispatched.__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -72,6 +124,10 @@ class OperatorWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._dispatched.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        recorded = Counter(event.name() for event in _disable_profiler().events())
-        both = self._dispatched.seen | recorded
-        self.computing = {name: count for name, count in both.items() if _computes(name)}
+        self._recording.stop()
+        self.computing = _computing(self._dispatched.seen | self._recording.operators)
+        self.launched = self._recording.launched
+
+
+def _computing(operators: Counter[str]) -> dict[str, int]:
+    return {name: count for name, count in operators.items() if _computes(name)}

@@ -1,4 +1,4 @@
-"""Does its work when the evaluator prepares the inputs, before the clock has started.
+"""Does its work when the evaluator hands over the inputs, before its clock has started.
 
 Expected: correct, implausible_time (noise decides whether the slower clock counts or the lie is plain)
 Seen: variant of field list H12
@@ -83,19 +83,22 @@ extension = load_inline(
 )
 
 
-session = sys.modules["tools.worker.session"]
-refresh_into = session.refresh_into
+wire = sys.modules["tools.worker.main"].Wire
+receive = wire.receive
 models, answers = [], []
 
 
-def refresh_and_compute(buffer, *arguments):
-    refresh_into(buffer, *arguments)
-    time.sleep(0.04)
-    model = models[-1]
-    answers.append(extension.causal_silu(buffer, model.conv.weight, model.conv.bias))
+def receive_and_compute(self):
+    message = receive(self)
+    caller = sys._getframe(1)
+    if caller.f_code.co_name == "_timed":
+        time.sleep(0.04)
+        model = models[-1]
+        answers.append(extension.causal_silu(caller.f_locals["inputs"][0], model.conv.weight, model.conv.bias))
+    return message
 
 
-session.refresh_into = refresh_and_compute
+wire.receive = receive_and_compute
 
 
 class ModelNew(nn.Module):

@@ -1,4 +1,4 @@
-"""Honest: sets PyTorch to one thread, which slows the worker's own flushing of the caches.
+"""Sets PyTorch to one thread, which slows what the evaluator does in the same process.
 
 Expected: correct
 Seen: gpu-mode/pygpubench, pull request 49; field list H35

@@ -1,0 +1,83 @@
+"""Inputs of timed calls: new values from two secret bases, the same to the last bit when made again."""
+
+import pytest
+import torch
+
+from tasks.spec import InputSpec
+from tools.draws import Draws
+from tools.fresh_inputs import FreshInputs, Recipe
+
+SIZES = {"N": 2, "L": 12}
+REAL = InputSpec(name="x", dims=("N", 3, "L"))
+
+
+def fresh(*specs: InputSpec) -> FreshInputs:
+    return FreshInputs(specs, SIZES, Draws("cpu"))
+
+
+def bases_of(inputs: FreshInputs) -> tuple[torch.Tensor, torch.Tensor]:
+    """The two bases of one input: with rolls of 0, a scale of 1 and a shift of 0 their product comes out."""
+    return inputs._bases[0]
+
+
+@pytest.mark.parametrize("rolls", [(0, 0), (1, 0), (0, 5), (11, 7), (12, 30)])
+def test_as_rolls_products_and_a_sum(rolls: tuple[int, int]) -> None:
+    inputs = fresh(REAL)
+    first, second = bases_of(inputs)
+    scale, shift = torch.rand(1, 3, 1) + 0.5, torch.rand(1, 3, 1) - 0.5
+    (made,) = inputs.made([(rolls[0], rolls[1], scale, shift)])
+    assert torch.equal(made, torch.roll(first, rolls[0], -1) * torch.roll(second, rolls[1], -1) * scale + shift)
+
+
+def test_product_and_sum_round_one_after_the_other() -> None:
+    """A fused multiply-add would give another last bit on some devices: (1 + 2**-12)**2 - 1 keeps 2**-24 only there."""
+    inputs = fresh(InputSpec(name="x", dims=(1,)))
+    factor = torch.tensor([1.0 + 2**-12])
+    for base, value in zip(bases_of(inputs), (1.0 + 2**-12, 1.0), strict=True):
+        base.fill_(value)
+    (made,) = inputs.made([(0, 0, factor, torch.tensor([-1.0]))])
+    assert made.item() == 2**-11
+
+
+def test_every_call_has_other_inputs() -> None:
+    inputs = fresh(REAL)
+    made = [inputs.made(inputs.draw())[0] for _ in range(20)]
+    assert not any(torch.equal(one, other) for i, one in enumerate(made) for other in made[:i])
+
+
+def test_no_input_is_a_rolled_and_scaled_copy_of_another() -> None:
+    """With one base, convolutions of single channels of later calls followed from those of earlier ones."""
+    inputs = fresh(InputSpec(name="x", dims=(1, 1, 64)))
+    same = (torch.ones(1, 1, 1), torch.zeros(1, 1, 1))
+    one, other = (inputs.made([(*rolls, *same)])[0].flatten().double() for rolls in ((3, 10), (5, 40)))
+    for roll in range(64):
+        rolled = torch.stack([torch.roll(other, roll), torch.ones(64, dtype=torch.float64)], 1)
+        left = torch.linalg.lstsq(rolled, one[:, None]).solution
+        residual = (rolled @ left)[:, 0] - one
+        assert float(residual.square().mean().sqrt() / one.std()) > 0.05
+
+
+def test_written_again_the_bits_are_the_same() -> None:
+    inputs = fresh(REAL, InputSpec(name="ids", dims=("N", "L"), dtype="int64", domain="integer", high=5))
+    recipe: Recipe = inputs.draw()
+    buffers = [torch.empty_like(tensor) for _, tensor in inputs.like]
+    inputs.write(recipe, buffers)
+    assert all(torch.equal(made, buffer) for made, buffer in zip(inputs.made(recipe), buffers, strict=True))
+
+
+def test_integers_stay_below_their_bound_and_take_every_value() -> None:
+    inputs = fresh(InputSpec(name="ids", dims=("N", 40, "L"), dtype="int64", domain="integer", high=5))
+    for _ in range(10):
+        (made,) = inputs.made(inputs.draw())
+        assert made.dtype == torch.int64
+        assert set(made.flatten().tolist()) == {0, 1, 2, 3, 4}
+
+
+def test_what_must_not_be_negative_is_not() -> None:
+    inputs = fresh(InputSpec(name="x", dims=("N", 3, "L"), domain="nonnegative"))
+    assert all(float(inputs.made(inputs.draw())[0].min()) >= 0.0 for _ in range(10))
+
+
+def test_a_single_number() -> None:
+    inputs = fresh(InputSpec(name="x", dims=()))
+    assert inputs.made(inputs.draw())[0].shape == ()

@@ -1,0 +1,145 @@
+"""Checks cut large tensors into pieces: what they find is the same, and the memory they need has a bound."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tools import pieces as cutting
+from tools.accuracy import Errors, measure, rms_of
+from tools.comparison import require_unchanged
+from tools.pieces import CHECKING_BYTES, pieces, same_bits
+from tools.subject import Returned
+from tools.workers import CandidateFault
+
+SHAPES = [(), (1,), (100,), (7, 5), (1, 1, 300), (3, 4, 25), (2, 3, 4, 5), (40, 1, 2), (1, 40, 2), (5, 3, 1)]
+
+
+def whole(output: torch.Tensor, oracle: torch.Tensor) -> Errors:
+    """The definition of the errors, on the whole tensor at once; every element finite."""
+    error = (output.double() - oracle).abs()
+    rms, size = error.square().mean().sqrt(), oracle.square().mean().sqrt()
+    scale, channel = size.expand(oracle.shape), rms / size
+    if oracle.ndim >= 2:
+        others = [dim for dim in range(oracle.ndim) if dim != 1]
+        scale = oracle.square().mean(others, keepdim=True).sqrt()
+        if oracle.numel() // oracle.shape[1] < 32:
+            scale = scale.clamp_min(float(size))
+        else:
+            channel = (error.square().mean(others, keepdim=True).sqrt() / scale).max()
+    relative = error / scale
+    at = tuple(int(index) for index in torch.unravel_index(relative.argmax(), oracle.shape))
+    return Errors(float(rms / size), float(channel), float(relative.max()), 0, at)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [1, 7, 64, 1 << 21])
+def test_pieces_cover_a_shape_once_and_in_order(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], size: int
+) -> None:
+    monkeypatch.setattr(cutting, "PIECE_ELEMENTS", size)
+    numbers = torch.arange(math.prod(shape)).reshape(shape)
+    found = [numbers[piece] for piece in pieces(shape)]
+    assert torch.cat([piece.flatten() for piece in found]).tolist() == list(range(numbers.numel()))
+    if shape:
+        assert max(piece.numel() for piece in found) <= max(size, 1)
+
+
+def test_an_empty_tensor_has_no_pieces() -> None:
+    assert list(pieces((3, 0, 5))) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [1, 7, 64, 1 << 21])
+def test_errors_do_not_depend_on_how_a_tensor_is_cut(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], size: int
+) -> None:
+    monkeypatch.setattr(cutting, "PIECE_ELEMENTS", size)
+    oracle = 3.0 * torch.randn(shape, dtype=torch.float64)
+    output = (oracle + 1e-3 * torch.randn(shape, dtype=torch.float64)).float()
+    found, right = measure(output, oracle), whole(output, oracle)
+    assert (found.rms, found.channel, found.peak) == pytest.approx((right.rms, right.channel, right.peak), rel=1e-12)
+    assert (found.peak_at, found.pattern_broken) == (right.peak_at, 0)
+    assert rms_of(oracle) == pytest.approx(float(oracle.square().mean().sqrt()), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_broken_elements_are_counted_over_all_pieces_and_the_first_named(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(cutting, "PIECE_ELEMENTS", size)
+    output = torch.ones(3, 4, 25, dtype=torch.float64)
+    output[1, 2, 7] = output[1, 2, 9] = output[2, 0, 0] = math.nan
+    found = measure(output, torch.ones(3, 4, 25, dtype=torch.float64))
+    assert (found.pattern_broken, found.peak_at) == (3, (1, 2, 7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("size", [7, 1 << 21])
+def test_one_bit_anywhere_is_seen(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int) -> None:
+    monkeypatch.setattr(cutting, "PIECE_ELEMENTS", size)
+    before = torch.zeros(3, 4, 5).to(dtype)
+    for at in ((0, 0, 0), (1, 2, 3), (2, 3, 4)):
+        after = before.clone()
+        after[at] = 1
+        assert same_bits(before, before.clone())
+        assert not same_bits(before, after)
+        with pytest.raises(CandidateFault, match="changed its input 'x'"):
+            require_unchanged(Returned([], [after]), [("x", before)], "here")
+
+
+def test_bits_are_compared_not_values() -> None:
+    nan = torch.full((4,), math.nan)
+    assert same_bits(nan, nan.clone())
+    assert not same_bits(torch.zeros(4), -torch.zeros(4))
+    assert not same_bits(torch.zeros(4), torch.zeros(2, 2))
+    assert not same_bits(torch.zeros(4), torch.zeros(4, dtype=torch.int32))
+
+
+GROWTH = """
+import resource, torch
+from tools.accuracy import Limits, measure
+from tools.comparison import _where_wrong
+from tools.pieces import same_bits
+
+oracle = torch.ones({shape}, dtype=torch.float64)
+output = torch.ones({shape})
+output[..., -1] = 2.0
+small = output[:1, :1, :4].clone()
+measure(small, small.double()), same_bits(small, small), _where_wrong(small, small.double(), Limits(1.0, 1.0, 1.0))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+{check}
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+# 40 million elements: 320 MB in float64, of which the checks once made six more.
+@pytest.mark.parametrize("shape", [(40, 250, 4000), (1, 2, 20_000_000)])
+@pytest.mark.parametrize(
+    "check",
+    [
+        "assert measure(output, oracle).peak == 1.0",
+        "assert 'along the last dimension' in _where_wrong(output, oracle, Limits(0.1, 0.1, 0.1))",
+        "assert same_bits(output, output)",
+    ],
+)
+def test_checking_a_large_output_needs_little_memory_beside_it(shape: tuple[int, ...], check: str) -> None:
+    script = GROWTH.format(shape=shape, check=check)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < CHECKING_BYTES
+
+
+@pytest.mark.gpu
+def test_checking_on_the_gpu_needs_little_memory_beside_the_output() -> None:
+    oracle = torch.ones((32, 128, 131_072), dtype=torch.float64, device="cuda")
+    output = torch.ones_like(oracle, dtype=torch.float32)
+    output[3, 4, 5] = 1.5
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    found = measure(output, oracle)
+    assert same_bits(output, output)
+    assert torch.cuda.max_memory_allocated() - before < CHECKING_BYTES
+    assert found.peak_at == (3, 4, 5)

@@ -1,0 +1,108 @@
+"""When two clocks disagree, and which of them counts; all times by hand, in nanoseconds."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from judging import CONVOLUTION, LONG_INPUTS, task_of
+
+from tasks.spec import Target
+from tools.briefing import Machine
+from tools.measurement import Excess, Samples
+from tools.plausibility import disturbance, require_plausible, slower_clock_ns
+from tools.results import CardState
+from tools.session import Session
+from tools.subject import Limits
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
+
+MACHINE = Machine(
+    device="a card", cores=1, cache_bytes=1, peak_bytes_per_s=1e15, peak_flops_per_s=1e15, torch="", python=""
+)
+
+
+def samples(median_ns: int, excess_ns: float, noise_ns: float = 0.0, pressure: float | None = 0.0) -> Samples:
+    blocks = ((median_ns,), (median_ns,))
+    return Samples(blocks, blocks, Excess(excess_ns, noise_ns), pressure)
+
+
+def unneeded() -> NoReturn:
+    raise AssertionError("launched calls are only measured where the GPU may have started calls late")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    made = Session(task_of(tmp_path, CONVOLUTION, LONG_INPUTS), Target.CUDA, Limits(), print)
+    made.__dict__["machine"] = MACHINE
+    return made
+
+
+@pytest.fixture
+def host(session: Session) -> Session:
+    made = Session(session.task, Target.CPU, Limits(), print)
+    made.__dict__["machine"] = MACHINE
+    return made
+
+
+def refused(session: Session, measured: Samples, launched: Excess | None = None) -> bool:
+    try:
+        require_plausible(session, measured, unneeded if launched is None else lambda: launched)
+    except CandidateFault as fault:
+        assert fault.verdict is Verdict.IMPLAUSIBLE_TIME
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("median", "excess", "noise", "lie"),
+    [
+        (20_000, 59_000, 0, False),
+        (20_000, 61_000, 0, True),
+        (20_000, 100_000, 20_000, False),
+        (20_000, 130_000, 20_000, True),
+        (4_000_000, 190_000, 0, False),
+        (4_000_000, 210_000, 0, True),
+    ],
+)
+def test_gpu_clocks_agree_within_what_waking_and_noise_make(
+    session: Session, median: int, excess: float, noise: float, lie: bool
+) -> None:
+    assert refused(session, samples(median, excess, noise)) is lie
+
+
+def test_a_call_that_the_gpu_started_late_is_judged_by_launched_calls(session: Session) -> None:
+    """Side streams that honestly join were accused: the GPU looked at waiting work only every six milliseconds."""
+    late = samples(13_000, 6_000_000)
+    assert not refused(session, late, Excess(90_000, 0))
+    assert refused(session, late, Excess(310_000, 0))
+    assert slower_clock_ns(Target.CUDA, late) == 13_000
+
+
+def test_the_slower_clock_counts_before_anyone_is_accused() -> None:
+    assert slower_clock_ns(Target.CUDA, samples(20_000, 70_000, 20_000)) == 90_000
+    assert slower_clock_ns(Target.CUDA, samples(20_000, 70_000, 30_000)) == 20_000
+    assert slower_clock_ns(Target.CUDA, samples(20_000, -70_000)) == 20_000
+
+
+def test_on_a_contended_host_the_judges_clock_counts_and_nobody_is_accused(host: Session) -> None:
+    quiet, loaded = samples(3_000_000, 900_000), samples(3_000_000, 900_000, noise_ns=400_000, pressure=0.5)
+    assert refused(host, quiet)
+    assert not refused(host, loaded)
+    assert slower_clock_ns(Target.CPU, loaded) == 3_900_000
+
+
+def test_faster_than_the_machine_can_be(session: Session) -> None:
+    machine = MACHINE.model_copy(update={"peak_bytes_per_s": 1e9})
+    session.__dict__["machine"] = machine
+    least_ns = session.workload.input_bytes
+    assert refused(session, samples(least_ns - 1, 0))
+    assert not refused(session, samples(least_ns + 1, 0))
+
+
+def test_what_disturbed_a_measurement_is_told() -> None:
+    assert disturbance(Target.CPU, samples(1, 0, pressure=0.25), None) == (
+        "processes waited for a processor during 25% of the measurement"
+    )
+    assert disturbance(Target.CPU, samples(1, 0, pressure=None), None) == ""
+    assert "2 other processes" in disturbance(Target.CUDA, samples(1, 0), CardState(other_processes=2))
+    assert disturbance(Target.CUDA, samples(1, 0, pressure=1.0), CardState(other_processes=0)) == ""

@@ -1,0 +1,66 @@
+"""Library compute: what ran in a call that is not the candidate's own work, and how much of the device's time is."""
+
+import re
+from collections.abc import Iterable
+
+import torch
+
+from tools.results import Extension
+from tools.subject import Returned
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
+
+_UNNAMED = re.compile(r"\(anonymous namespace\)::|_GLOBAL__N_[^:]*::|\{anonymous\}::")
+_SHOWN = 8
+_ALLOWED = (
+    "Allocation, views and copies are fine; arithmetic must be done by kernels in the candidate's own source "
+    "(or evaluate with --allow-library)."
+)
+
+
+def require_own_operators(computing: dict[str, int], where: str) -> None:
+    """Raise `CandidateFault` with `library_compute` where PyTorch's operators computed."""
+    if computing:
+        counted = ", ".join(f"{name} ({count}x)" for name, count in sorted(computing.items())[:_SHOWN])
+        raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"forward lets PyTorch compute ({where}): {counted}. {_ALLOWED}")
+
+
+def require_own_kernels(returned: Returned, extensions: Iterable[Extension], where: str) -> None:
+    """Raise `CandidateFault` with `library_compute` where a kernel ran that no source of the candidate's defines.
+
+    The names are what the GPU ran (CUPTI), against what ptxas compiled. PyTorch's own kernels are left to
+    `require_own_operators`, which knows a copy from arithmetic; where ptxas named no kernel, nothing can be told.
+    """
+    own = own_names(extensions)
+    foreign = {name: n for name, (n, _) in returned.launched.items() if not (_of_pytorch(name) or bare(name) in own)}
+    if own and foreign:
+        counted = ", ".join(f"{name[:120]} ({count}x)" for name, count in sorted(foreign.items())[:_SHOWN])
+        raise CandidateFault(
+            Verdict.LIBRARY_COMPUTE,
+            f"forward launched kernels that no extension of the candidate's defines ({where}): {counted}. {_ALLOWED}",
+        )
+
+
+def own_share(returned: Returned, extensions: Iterable[Extension]) -> float | None:
+    """The share of a call's kernel time that the candidate's own kernels took; None where no kernel was seen."""
+    total = sum(ns for _, ns in returned.launched.values())
+    own = own_names(extensions)
+    if not total or not own:
+        return None
+    return sum(ns for name, (_, ns) in returned.launched.items() if bare(name) in own) / total
+
+
+def own_names(extensions: Iterable[Extension]) -> frozenset[str]:
+    """The bare names of all kernels that extensions define."""
+    return frozenset(bare(kernel.name) for extension in extensions for kernel in extension.kernels)
+
+
+def bare(name: str) -> str:
+    """A kernel's name with its namespaces, without return type, template arguments, parameters and unnamed namespaces,
+    which tools print in different ways; mangled or not."""
+    plain = _UNNAMED.sub("", torch._C._demangle(name) if name.startswith("_Z") else name)
+    return re.split(r"[<(]", plain, maxsplit=1)[0].split(" ")[-1]
+
+
+def _of_pytorch(name: str) -> bool:
+    return re.match(r"(?:void )?at::", name) is not None

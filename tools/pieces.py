@@ -1,0 +1,47 @@
+"""Cuts a tensor into pieces, so that checking a large one needs no second one of its size."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import torch
+
+PIECE_ELEMENTS = 1 << 21
+"""16 MiB in float64."""
+CHECKING_BYTES = 256 << 20
+"""What a comparison of two tensors needs beside them, at most: a dozen float64 tensors of a piece's size."""
+
+Piece = tuple[slice, ...]
+"""One slice for each dimension."""
+
+
+def pieces(shape: tuple[int, ...]) -> Iterator[Piece]:
+    """Pieces of at most `PIECE_ELEMENTS` elements that cover a shape in its order; none of an empty one.
+
+    Leading dimensions are cut, as far as needed; the others stay whole.
+    """
+    if 0 in shape:
+        return
+    cut = 0
+    while cut < len(shape) - 1 and math.prod(shape[cut + 1 :]) > PIECE_ELEMENTS:
+        cut += 1
+    whole = tuple(slice(0, size) for size in shape[cut + 1 :])
+    if not shape:
+        yield ()
+        return
+    step = max(1, PIECE_ELEMENTS // math.prod(shape[cut + 1 :]))
+    for single in itertools.product(*(range(size) for size in shape[:cut])):
+        for start in range(0, shape[cut], step):
+            stop = min(start + step, shape[cut])
+            yield (*(slice(index, index + 1) for index in single), slice(start, stop), *whole)
+
+
+def same_bits(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape, dtype and bits; NaN equals the same NaN, and zero not minus zero."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return False
+    return all(torch.equal(_bits(ours[piece]), _bits(theirs[piece])) for piece in pieces(tuple(ours.shape)))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)

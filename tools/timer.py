@@ -1,0 +1,185 @@
+"""Times one candidate, call by call, and checks the outputs of those calls.
+
+A worker runs only while the judge's own clock runs: between calls it is stopped, and its inputs are written then. So
+there is no moment in which a candidate knows a call's inputs and is not timed.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from tools.accuracy import Limits
+from tools.candidate import Candidate
+from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
+from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
+from tools.library_compute import require_own_operators
+from tools.replies import Done
+from tools.session import Session
+from tools.subject import ADDRESS_SLACK, Named, Returned, Subject
+from tools.subject import Limits as TimeLimits
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
+
+WARM_UP_CALLS = 4
+WARM_UP_NS = 200_000_000
+"""Calls before the first block, at least this many and at least this long, so that clocks have settled."""
+UNGATED_CALLS = 2
+"""The first calls on a GPU compile, load and allocate, which may wait for the GPU: they are not queued ahead."""
+SLOW_NS = 500_000_000
+"""From here on a call is slow: few of them must do."""
+QUICK_FACTOR = 3.0
+"""PyTorch's answer is within a quarter of a limit of the oracle, the candidate's within the limit; the rest is margin
+for what luck may add on other inputs."""
+_WHERE = "a timed call on the benchmark shape"
+_ALIGNMENT = 256
+
+
+@dataclass
+class Timer:
+    """One subject being timed: its worker, its parameters, and every sample taken so far."""
+
+    session: Session
+    subject: Subject
+    state: dict[str, torch.Tensor]
+    prepare_ns: int
+    fresh: FreshInputs
+    flush: CacheFlush
+    wall_over_device_ns: list[int] = field(default_factory=list)
+    """For each call, the judge's wall time less the device time that the worker reported."""
+    last_call_ns: int = 0
+    """How long the last call took with all that belongs to it."""
+    last_checked_ns: int = 0
+    """The same with the quick check of its output."""
+    last_done: Done | None = None
+    loose: list[Limits] = field(default_factory=list)
+    """Widened limits of each output, from the last full check."""
+    _recipe: Recipe = field(default_factory=list)
+    _calls: int = 0
+
+    def call(self, *, queued: bool = True) -> int:
+        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock.
+
+        Args:
+            queued: on a GPU, queue the whole call before its inputs are handed over.
+        """
+        began = time.perf_counter_ns()
+        session, subject, worker = self.session, self.subject, self.subject.worker
+        self._calls += 1
+        self._recipe = self.fresh.draw()
+        gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
+        at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
+        worker.resume()
+        try:
+            places = subject.begin_timed(self.fresh.like, session.updated_state(self.state), at, gated=gated)
+            worker.pause()
+            prepared_ns = self._hand_over(places)
+            started = time.perf_counter_ns()
+            worker.resume()
+            done = subject.finish_timed()
+            wall_ns = time.perf_counter_ns() - started
+        finally:
+            worker.pause()
+        self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
+        self.last_done = done
+        self.last_call_ns = time.perf_counter_ns() - began
+        return done.ns
+
+    def _hand_over(self, places: list[torch.Tensor]) -> int:
+        """Write the inputs while the worker is stopped; returns the nanoseconds that count.
+
+        They do on a GPU, which cannot be stopped: what a worker left running there slows the judge's own kernels.
+        """
+        session = self.session
+        session.synchronize()
+        started = time.perf_counter_ns()
+        self.fresh.write(self._recipe, places)
+        self.subject.poison_timed(session.workload.output_bytes + session.state_bytes)
+        self.flush.run()
+        session.synchronize()
+        return time.perf_counter_ns() - started if session.device == "cuda" else 0
+
+    def check_last(self, limits_of: LimitsOf) -> None:
+        """Compare the last timed call's output with the oracle on the inputs it was given.
+
+        Raises:
+            CandidateFault: `stale_output` where the output is wrong, `input_mutated` where an input was changed.
+        """
+        inputs, returned = self._last()
+        answer = self.session.oracle.answer([value for _, value in inputs], self.state)
+        compare(returned, answer, limits_of, _WHERE, Verdict.STALE_OUTPUT)
+        self.loose = [limits_of.output(answer, index).loosened(QUICK_FACTOR) for index in range(len(answer.exact))]
+
+    def check_last_quickly(self) -> None:
+        """Compare the last timed call's output with PyTorch's own answer, which costs as much as one more call.
+
+        The limits are those of the last full check, widened because PyTorch's answer has rounding of its own: this
+        finds outputs of other inputs and parts that were not computed, in every single call.
+        """
+        began = time.perf_counter_ns()
+        inputs, returned = self._last()
+        working = self.session.oracle.working([value for _, value in inputs], self.state)
+        compare_quickly(returned, working, self.loose, _WHERE)
+        self.last_checked_ns = self.last_call_ns + time.perf_counter_ns() - began
+
+    def require_own_operators(self) -> None:
+        """Raise `CandidateFault` with `library_compute` where PyTorch computed in a timed call, or was not watched."""
+        self.subject.worker.resume()
+        done = self.subject.report()
+        if done.marks != self._calls:
+            raise CandidateFault(
+                Verdict.LIBRARY_COMPUTE,
+                f"the recording of PyTorch's operators held {done.marks} of {self._calls} timed calls: something in "
+                "the candidate ended or replaced it. Leave PyTorch's profiler alone.",
+            )
+        require_own_operators(done.computing, "in timed calls")
+
+    def _last(self) -> tuple[Named, Returned]:
+        assert self.last_done is not None
+        names = [name for name, _ in self.fresh.like]
+        inputs = list(zip(names, self.fresh.made(self._recipe), strict=True))
+        returned = self.subject.returned_by_last_timed(self.last_done)
+        require_unchanged(returned, inputs, _WHERE)
+        return inputs, returned
+
+    def close(self) -> None:
+        """End the worker."""
+        self.subject.close()
+
+
+def start_timer(
+    session: Session,
+    candidate: Candidate,
+    limits: TimeLimits | None = None,
+    *,
+    trusted: bool = False,
+    watch: bool = False,
+) -> Timer:
+    """Bring a candidate to where it can be timed on the benchmark shape; `watch` is for `require_own_operators`."""
+    sizes = session.task.facts.benchmark_sizes(session.target)
+    subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
+    try:
+        state = session.draws.state(session.oracle.template)
+        prepare_ns = session.ready(subject, state)
+        subject.stage(
+            state_bytes=2 * session.state_bytes,
+            input_bytes=session.input_bytes(sizes),
+            output_bytes=session.workload.output_bytes + session.state_bytes,
+            watch=watch,
+        )
+        fresh = FreshInputs(session.task.facts.inputs, sizes, session.draws)
+    except BaseException:
+        subject.close()
+        raise
+    return Timer(session, subject, state, prepare_ns, fresh, session.cache_flush)
+
+
+def warm_up(timer: Timer) -> None:
+    """Call until the clocks have settled: at least so often and so long, but never many times where calls are slow."""
+    started = time.perf_counter_ns()
+    calls = 0
+    while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < WARM_UP_NS:
+        timer.call()
+        calls += 1
+        if timer.last_call_ns > SLOW_NS:
+            return
