@@ -1,4 +1,4 @@
-"""Asks and ends workers; maps every way a worker can fail to a verdict.
+"""Asks and ends workers; `tools.candidate_fault` maps every way a worker can fail to a verdict.
 
 While the judge waits for a worker it looks at what the worker's process group takes, and kills it beyond its `Budget`.
 A full folder and too many processes are `crashed`, not `out_of_memory`: where the folder is a file system of bounded
@@ -6,9 +6,7 @@ size the candidate's own write fails, which is `crashed`, and a verdict must not
 """
 
 import contextlib
-import errno
 import os
-import re
 import select
 import shutil
 import signal
@@ -25,8 +23,10 @@ import torch
 from tasks.errors import HarnessError, ProtocolError
 from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
+from tools.candidate_fault import CandidateFault as CandidateFault
+from tools.candidate_fault import death, fault_told, printed_end
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
-from tools.results import Diagnostic, Extension
+from tools.results import Extension
 from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
 from tools.worker.messages import GO, Request, Timed, Wire, request_to_json
@@ -38,32 +38,12 @@ _LOOK_DURING_TIMED_S = 1.0
 they are nothing."""
 _LOOK_SHARE = 0.1
 """The share of the waiting that looking may take, on a machine with very many processes."""
-_PRINTED_TAIL = 1500
 _EAGER_S = 0.1
 KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
 _SETUP_LINE_BYTES = 64
 _CREDENTIALS = struct.Struct("=iII")
 """struct ucred: process, user, group."""
-# Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
-_OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
-
-
-class CandidateFault(Exception):
-    """A candidate's fault on its way from the worker to the judge, who makes a `Fault` of it."""
-
-    def __init__(
-        self,
-        verdict: Verdict,
-        message: str,
-        diagnostics: tuple[Diagnostic, ...] = (),
-        excess: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.verdict = verdict
-        self.message = message
-        self.diagnostics = diagnostics
-        self.excess = excess
 
 
 class Starter(Protocol):
@@ -142,6 +122,9 @@ class Worker:
         Returns False where a gated call does not say so within `ready_s`: then it waits for the GPU, thus for the gate.
         """
         with self._failing_as_verdict(request.op, timeout_s):
+            # What earlier timed calls took; no clock runs yet.
+            if time.monotonic() - self._looked_at > _LOOK_DURING_TIMED_S:
+                self._require_bounded()
             self._wire.send(request_to_json(request))
             if request.gate and not select.select([self.control], [], [], ready_s)[0]:
                 return False
@@ -274,13 +257,7 @@ class Worker:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused worker go on, unless it has come to take more than its budget during timed calls.
-
-        Raises:
-            CandidateFault: it has.
-        """
-        if time.monotonic() - self._looked_at > _LOOK_DURING_TIMED_S:
-            self._require_bounded()
+        """Let a paused worker go on."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -304,51 +281,11 @@ class Worker:
         return {"library": str(built.library), "module": built.module_name}
 
     def _fault(self, fault: WorkerFault) -> CandidateFault:
-        where = f" (candidate.py: {'; '.join(fault.lines)})" if fault.lines else ""
-        text = f"{fault.type}: {fault.message}{where}"
-        if os.strerror(errno.ENOSPC) in fault.message:
-            text += f"; a worker's files may take {self.budget.disk_bytes >> 20} MiB together"
-        match fault.kind:
-            case "build":
-                for error in self.build_faults:
-                    if error.message.startswith(fault.message):
-                        return CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
-                return CandidateFault(Verdict.BUILD_FAILED, text)
-            case "syntax":
-                return CandidateFault(Verdict.BUILD_FAILED, text)
-            case "contract":
-                return CandidateFault(Verdict.CONTRACT_ERROR, fault.message)
-            case "memory":
-                return CandidateFault(Verdict.OUT_OF_MEMORY, text)
-            case "exit":
-                return CandidateFault(Verdict.NO_RESULT, f"the candidate ended its process with {text}")
-            case _:
-                return CandidateFault(Verdict.CRASHED, text)
+        return fault_told(fault, self.build_faults, self.budget)
 
     def _death(self) -> CandidateFault:
         self._ended = True
-        code = self.server.reap(self.number)
-        printed = self._printed()
-        if code is None or code >= 0:
-            return CandidateFault(
-                Verdict.NO_RESULT, f"the worker ended with exit code {code} and without an answer.{printed}"
-            )
-        name = signal.Signals(-code).name
-        if -code == signal.SIGKILL:
-            return CandidateFault(
-                Verdict.OUT_OF_MEMORY, f"the worker was killed from outside ({name}), most likely for memory.{printed}"
-            )
-        return CandidateFault(Verdict.CRASHED, f"the worker was ended by {name}.{printed}")
-
-    def _printed(self) -> str:
-        """The end of what the candidate and its runtime printed; it often names the cause of a crash."""
-        try:
-            raw = (self.scratch / "printed.txt").read_bytes()[-4 * _PRINTED_TAIL :]
-        except OSError:
-            return ""
-        lines = [line for line in raw.decode("utf-8", "replace").splitlines() if not _OUR_FRAMES.match(line)]
-        text = "\n".join(lines).strip()[-_PRINTED_TAIL:]
-        return f"\nIt had printed:\n{text}" if text else ""
+        return death(self.server.reap(self.number), printed_end(self.scratch))
 
     def close(self) -> None:
         """End the worker and everything in its process group, and drop its folder."""

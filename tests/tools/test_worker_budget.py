@@ -8,8 +8,9 @@ import pytest
 from processes import descendants, within
 from worker_bench import GOOD, Bench, started_bench
 
+from tools.candidate import Candidate
 from tools.verdict import Verdict
-from tools.worker.messages import Load
+from tools.worker.messages import Load, Region, Timed
 from tools.workers import CandidateFault
 
 MIB = 1 << 20
@@ -86,12 +87,12 @@ def test_memory_that_children_share_counts_once(bench: Bench) -> None:
 
 
 def test_what_is_taken_between_two_questions_is_seen_before_the_next_timed_call(bench: Bench) -> None:
-    """A timed call itself is waited for without looking."""
+    """A timed call itself is waited for without looking, for a second at least."""
     with bench.worker() as worker:
         bench.load(worker, GOOD)
-        worker.pause()
         worker.budget = replace(worker.budget, processes=0)
         time.sleep(1.1)
+        timed = Timed((), (), Region(0, 0), gate=0)
         with pytest.raises(CandidateFault, match="processes"):
-            worker.resume()
+            worker.begin(timed, 1.0, 10.0, bench.builder, Candidate(GOOD))
         assert not worker.alive
