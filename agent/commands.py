@@ -19,6 +19,7 @@ from runs.summary import summarize
 from runs.terminal import make_console, totals, turns_table
 from tasks.loader import find_task
 from tasks.spec import Target
+from tools.required_sandbox import RequireSandboxOption, require_sandbox
 
 INTERRUPTED_EXIT = 130
 FAULTS = (EndReason.MODEL_SERVER_ERROR, EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
@@ -48,6 +49,7 @@ def run(
     rollouts: Annotated[int, typer.Option(min=1, help="How many conversations, one after the other.")] = 1,
     out: Annotated[Path, typer.Option(help="The directory under which the run is kept.")] = LOCAL,
     note: Annotated[str | None, typer.Option(help="How this run is made, for its record.")] = None,
+    require: RequireSandboxOption = None,
 ) -> None:
     """Let a model write, verify and time kernels for TASK, and keep the transcript."""
     found = find_task(task)
@@ -58,6 +60,7 @@ def run(
     from tools.toolbox import Toolbox
 
     chosen_target = target or default_target()
+    require_sandbox(require, chosen_target)
     choice = choose(model, base_url, found.name, chosen_target)
     limits = Limits(turns=turns, tokens=tokens, seconds=seconds, dollars=dollars)
     require_prices(limits, choice)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from evals.attack_files import attack_files
 from tasks.spec import Target
+from tools.required_sandbox import RequireSandboxOption, require_sandbox
 from tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def attacks(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object a line on standard output, nothing else.")
     ] = False,
+    require: RequireSandboxOption = None,
 ) -> None:
     """Try known exploits on this machine. Exits with 0: all as expected, 1: some not, 2: bad usage, 3: unavailable."""
     # Evaluating needs PyTorch; a wrong name must be reported before it is imported.
@@ -41,6 +43,7 @@ def attacks(
 
         target = default_target()
     files = attack_files(target, names or ())
+    require_sandbox(require, target)
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     lines: list[AttackLine] = []
     from evals.attacks import AttackSuite

@@ -15,6 +15,7 @@ from tasks.errors import UsageError
 from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.candidate import Candidate
+from tools.required_sandbox import RequiredSandbox, RequireSandboxOption, require_sandbox
 from tools.verdict import Verdict
 
 _PLAIN_WIDTH = 160
@@ -39,6 +40,7 @@ def score(
     allow_library: Annotated[
         bool, typer.Option("--allow-library", help="Accept arithmetic done by PyTorch or another library.")
     ] = False,
+    require: RequireSandboxOption = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -53,7 +55,7 @@ def score(
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     lines: list[ScoreLine] = []
     with progress.status(f"starting the judge of {found.name}") as status:
-        for line in _evaluate(found, candidates, target, status, allow_library=allow_library, strict=strict):
+        for line in _evaluate(found, candidates, target, require, status, allow_library=allow_library, strict=strict):
             lines.append(line)
             progress.print(Text(f"[{len(lines)}/{len(candidates)}] {_progress(line)}"))
             if as_json:
@@ -86,6 +88,7 @@ def _evaluate(
     task: Task,
     candidates: Sequence[tuple[Path, Candidate]],
     target: Target | None,
+    require: RequiredSandbox | None,
     status: Status,
     *,
     allow_library: bool,
@@ -96,6 +99,7 @@ def _evaluate(
     from tools.targets import default_target
 
     chosen = target or default_target()
+    require_sandbox(require, chosen)
     precision = task.facts.precision_on(chosen)
     with Judge(task, chosen, allow_library=allow_library) as judge:
         for file, candidate in candidates:

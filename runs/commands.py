@@ -17,6 +17,7 @@ from runs.terminal import duration, make_console, printable, short, speedup, ver
 from tasks.loader import find_task
 from tasks.record import Record
 from tasks.spec import Target
+from tools.required_sandbox import RequireSandboxOption, require_sandbox
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's path, or its id, or a beginning of the id that fits one run only.")
@@ -48,11 +49,13 @@ def replay(
         Target | None, typer.Option(help="Where to carry the calls out; the recorded target by default.")
     ] = None,
     as_json: JsonOption = False,
+    require: RequireSandboxOption = None,
 ) -> None:
     """Carry a recorded run's tool calls out again here, beside the recorded results. Exits 1 if a verdict differs."""
     found = find_run(run)
     config = found.run.config()
     task = find_task(config.task_argument)
+    require_sandbox(require, target or config.target)
     # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
     from tools.judge import Judge
     from tools.toolbox import Toolbox

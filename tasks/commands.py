@@ -16,8 +16,9 @@ from tasks.spec import InputSpec, Target
 _PLAIN_WIDTH = 120
 
 
-Admit = Callable[[tuple[Task, ...], Target | None, bool], None]
-"""Tries tasks on a target (None for the machine's own) and prints what came of it, as JSON if the last is true."""
+Admit = Callable[[tuple[Task, ...], Target | None, str | None, bool], None]
+"""Tries tasks on a target (None for the machine's own) in at least the named sandbox, and prints what came of it, as
+JSON if the last is true."""
 
 
 def register(app: typer.Typer, admit: Admit) -> None:
@@ -40,15 +41,24 @@ def register(app: typer.Typer, admit: Admit) -> None:
             Target | None,
             typer.Option(help="With --admit: where to try; by default cuda where there is a GPU, else cpu."),
         ] = None,
+        require: Annotated[
+            str | None,
+            typer.Option(
+                "--require-sandbox",
+                metavar="[landlock|platform|bubblewrap]",
+                help="With --admit: try nothing unless the sandbox is at least this. Exits with 3 where it is less.",
+            ),
+        ] = None,
         as_json: Annotated[
             bool, typer.Option("--json", help="Write one JSON object a line on standard output, nothing else.")
         ] = False,
     ) -> None:
         """List the tasks, show one task's facts and source, or try what a task's checks can see."""
         if admitting:
-            admit(all_tasks() if name is None else (find_task(name),), target, as_json)
-        elif target is not None:
-            raise UsageError("--target says where --admit tries a task; give both, or neither")
+            admit(all_tasks() if name is None else (find_task(name),), target, require, as_json)
+        elif target is not None or require is not None:
+            option = "--require-sandbox" if target is None else "--target"
+            raise UsageError(f"{option} says where --admit tries a task; give both, or neither")
         elif name is None:
             _list(all_tasks(), as_json)
         else:

@@ -7,8 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tasks.errors import UsageError
 from tasks.loader import Task
 from tasks.spec import Target
+from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 if TYPE_CHECKING:
     from tools.admission import Admission, HonestTried, MutantTried
@@ -16,13 +18,14 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 160
 
 
-def admit_tasks(tasks: tuple[Task, ...], target: Target | None, as_json: bool) -> None:
+def admit_tasks(tasks: tuple[Task, ...], target: Target | None, require: str | None, as_json: bool) -> None:
     """Try every task and print what came of it; ends the program with 1 if one of them is not admitted."""
     # Trying needs PyTorch; a wrong name must be reported before it is imported.
     from tools.admission import admit
     from tools.targets import default_target
 
     chosen = target or default_target()
+    require_sandbox(_required(require), chosen)
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH)
     admitted = True
@@ -37,6 +40,14 @@ def admit_tasks(tasks: tuple[Task, ...], target: Target | None, as_json: bool) -
                 _print(console, admission)
     if not admitted:
         raise typer.Exit(1)
+
+
+def _required(name: str | None) -> RequiredSandbox | None:
+    try:
+        return None if name is None else RequiredSandbox(name)
+    except ValueError as error:
+        known = ", ".join(RequiredSandbox)
+        raise UsageError(f"--require-sandbox knows {known}, not {name!r}") from error
 
 
 def _print(console: Console, admission: "Admission") -> None:

@@ -19,6 +19,7 @@ from tools.inline_request import InlineRequest
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic, Extension
 from tools.toolchain import Toolchain
+from tools.usage import compiler_budget
 from tools.worker.sandbox import NOT_STARTED
 
 COMPILE_TIMEOUT_S = 300.0
@@ -239,11 +240,15 @@ class Builder:
 
     def _run(self, argv: list[str], work: Path, target: Path, *, plain: bool) -> _Unit:
         try:
-            done = process.run(self._confined(argv, work), cwd=work, timeout_s=COMPILE_TIMEOUT_S)
+            done = process.run(
+                self._confined(argv, work), cwd=work, timeout_s=COMPILE_TIMEOUT_S, budget=compiler_budget()
+            )
         except OSError as error:
             raise HarnessError(f"{argv[0]} could not be started: {error}; see `kernelwright doctor`.") from error
         if done.returncode == NOT_STARTED:
             raise HarnessError(f"{argv[0]} could not be started: {done.output.strip()}; see `kernelwright doctor`.")
+        if done.over_budget:
+            raise BuildError(f"the compiler {done.over_budget}. It was killed; make the source simpler.")
         if done.timed_out:
             raise BuildError(f"the compiler was stopped after {COMPILE_TIMEOUT_S:.0f} s; make the source simpler.")
         return _Unit(target, done.output, done.returncode, plain)

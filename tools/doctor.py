@@ -16,9 +16,10 @@ from tasks.errors import KernelwrightError
 from tasks.record import Record
 from tasks.spec import Target
 from tools.cache import cache_root
+from tools.confinement import tier
 from tools.process import run
+from tools.required_sandbox import missing_parts
 from tools.toolchain import find_cuda_home, find_host_compiler, find_sanitizer, nvcc_version
-from tools.worker.sandbox import landlock_version, tier
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
@@ -216,14 +217,15 @@ def _compute_sanitizer() -> Finding:
 
 def _sandbox() -> Finding:
     """The tier that workers and compilers run in; its name stands in every result."""
-    if landlock_version():
-        return Finding(check="sandbox", status="ok", found=tier())
-    return Finding(
-        check="sandbox",
-        status="note",
-        found=f"{tier()}: this kernel has no Landlock, so files and network stay within a candidate's reach",
-        remedy="use Linux 5.13 or later with Landlock enabled, or run candidates you do not trust in a container",
-    )
+    gpu = Path("/dev/nvidiactl").exists()
+    missing = missing_parts(gpu=gpu)
+    if not missing:
+        return Finding(check="sandbox", status="ok", found=tier(gpu=gpu))
+    found = f"{tier(gpu=gpu)}; lacks {' and '.join(missing)}"
+    if "landlock" in missing and "bubblewrap" in missing:
+        found += ", so files and network stay within a candidate's reach: use a container for those you do not trust"
+    remedy = "; ".join(f"{part}: {what}" for part, what in missing.items())
+    return Finding(check="sandbox", status="note", found=found, remedy=remedy)
 
 
 def _api_key() -> Finding:

@@ -16,6 +16,7 @@ from tools import measurement
 from tools.baselines import kernelbench_source
 from tools.briefing import Briefing
 from tools.candidate import Candidate
+from tools.confinement import tier
 from tools.draws import USUAL, input_shape, trials
 from tools.lease import lease
 from tools.machine import card_state
@@ -45,7 +46,6 @@ from tools.subject import Limits
 from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
-from tools.worker.sandbox import tier
 from tools.workers import CandidateFault
 
 OWN_GPU_PROCESSES = 3
@@ -79,7 +79,7 @@ class Judge:
         self.target = target
         self.allow_library = allow_library
         self._progress = progress
-        self._sandbox = tier()
+        self._sandbox = tier(gpu=target is Target.CUDA)
         self._session = Session(task, target, limits or Limits(), progress)
         self._pace = Pace(self._session)
 

@@ -10,6 +10,7 @@ from tools import process
 from tools.cache import cache_root, published
 from tools.confinement import for_compiler
 from tools.toolchain import Toolchain
+from tools.usage import compiler_budget
 
 COMPILE_TIMEOUT_S = 300.0
 KEPT = 6
@@ -41,7 +42,8 @@ def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
                 argv = [toolchain.host_compiler, *flags, "-x", "c++-header", "prelude.h", "-o", "prelude.h.gch"]
                 # The flags are a candidate's, and some make the compiler run other programs.
                 confined = for_compiler(work, read=toolchain.folders).command(argv)
-                if process.run(confined, cwd=work, timeout_s=COMPILE_TIMEOUT_S).returncode:
+                done = process.run(confined, cwd=work, timeout_s=COMPILE_TIMEOUT_S, budget=compiler_budget())
+                if done.returncode:
                     raise _UnusableFlagsError
         except (_UnusableFlagsError, OSError):
             return None

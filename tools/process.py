@@ -5,11 +5,15 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.usage import Budget, excess, usage
+
 OUTPUT_LIMIT_BYTES = 4 << 20
 """How much of a subprocess's output is kept; a flood beyond it stays on disk until the process ends and is dropped."""
+_LOOK_EVERY_S = 0.2
 
 _KEPT_VARIABLES = (
     "PATH",
@@ -43,10 +47,19 @@ class Completed:
     output: str
     """Standard output and error together, cut at `OUTPUT_LIMIT_BYTES`."""
     timed_out: bool
+    over_budget: str = ""
+    """What it took too much of, where it was killed for that."""
 
 
-def run(argv: list[str], *, cwd: Path, timeout_s: float, env: dict[str, str] | None = None) -> Completed:
-    """Run a program to its end or to the time limit, when its process group is killed.
+def run(
+    argv: list[str],
+    *,
+    cwd: Path,
+    timeout_s: float,
+    env: dict[str, str] | None = None,
+    budget: Budget | None = None,
+) -> Completed:
+    """Run a program to its end, to the time limit or until it takes more than its budget; its process group is killed.
 
     Raises:
         OSError: the program cannot be started at all.
@@ -61,9 +74,9 @@ def run(argv: list[str], *, cwd: Path, timeout_s: float, env: dict[str, str] | N
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        timed_out = False
+        timed_out, over = False, ""
         try:
-            process.wait(timeout_s)
+            over = _wait(process, cwd, time.monotonic() + timeout_s, budget)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
@@ -72,4 +85,22 @@ def run(argv: list[str], *, cwd: Path, timeout_s: float, env: dict[str, str] | N
             process.wait()
         sink.seek(0)
         output = sink.read(OUTPUT_LIMIT_BYTES).decode("utf-8", "replace")
-    return Completed(process.returncode, output, timed_out)
+    return Completed(process.returncode, output, timed_out, over)
+
+
+def _wait(process: "subprocess.Popen[bytes]", cwd: Path, deadline: float, budget: Budget | None) -> str:
+    """Wait for the end, looking at what the process group takes; what it took too much of, or an empty text.
+
+    Raises:
+        subprocess.TimeoutExpired: it is not over by the deadline.
+    """
+    while True:
+        remaining = max(0.0, deadline - time.monotonic())
+        try:
+            process.wait(remaining if budget is None else min(remaining, _LOOK_EVERY_S))
+            return ""
+        except subprocess.TimeoutExpired:
+            if budget is None or time.monotonic() >= deadline:
+                raise
+            if over := excess(usage(process.pid, cwd, budget), budget):
+                return over.message

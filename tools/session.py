@@ -12,15 +12,15 @@ from tasks.spec import Mode, Precision, Target
 from tools.briefing import Machine
 from tools.build import Builder
 from tools.candidate import Candidate
-from tools.confinement import data_limit_bytes
 from tools.draws import Draws, input_shape
+from tools.fork_server import ForkServer
 from tools.fresh_inputs import CacheFlush
 from tools.machine import machine
 from tools.oracle import Oracle
 from tools.subject import ADDRESS_SLACK, INPUT_SETS, SLACK_BYTES, Limits, Subject
 from tools.toolchain import find_toolchain
+from tools.usage import memory_limit_bytes
 from tools.worker.shared_memory import aligned, dtype_of
-from tools.workers import ForkServer
 from tools.workload import Workload, workload
 
 
@@ -62,7 +62,7 @@ class Session:
     @cached_property
     def server(self) -> ForkServer:
         """The warm process that workers are forked from."""
-        return ForkServer(data_limit_bytes() if self.target is Target.CPU else None, gpu=self.target is Target.CUDA)
+        return ForkServer(memory_limit_bytes() if self.target is Target.CPU else None, gpu=self.target is Target.CUDA)
 
     @cached_property
     def builder(self) -> Builder:

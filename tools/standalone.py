@@ -20,8 +20,9 @@ from tasks.errors import HarnessError
 from tools.cache import cache_root
 from tools.confinement import for_worker
 from tools.process import scrubbed_environment
+from tools.usage import Budget, identity_of, memory_limit_bytes
 from tools.worker.messages import GATE_BYTES
-from tools.workers import FILE_LIMIT_BYTES, KINETO_SILENT, Worker
+from tools.workers import KINETO_SILENT, Worker
 
 _ENTRY = Path(__file__).parent / "worker" / "standalone.py"
 _POLL_S = 0.05
@@ -47,6 +48,7 @@ class Standalone:
         self._gpu = gpu
         self._read = read
         self._environment = environment
+        self._budget = Budget(memory_limit_bytes())
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
 
@@ -78,7 +80,9 @@ class Standalone:
             socket.send_fds(control, [b"\n"], [memory_fd])
             memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
             assert self._process is not None
-            worker = Worker(self, self._process.pid, control, memory[:-GATE_BYTES], memory[-GATE_BYTES:], scratch)
+            data, gate = memory[:-GATE_BYTES], memory[-GATE_BYTES:]
+            budget, identity = self._budget.beside(memory_bytes), identity_of(memory_fd)
+            worker = Worker(self, self._process.pid, control, data, gate, scratch, budget, identity)
             worker.await_setup()
             return worker
         except BaseException:
@@ -95,11 +99,12 @@ class Standalone:
         setup = {
             **connection,
             "scratch": str(scratch),
-            "file_limit_bytes": FILE_LIMIT_BYTES,
+            "file_limit_bytes": self._budget.disk_bytes,
             "data_limit_bytes": None,
             "environment": caches,
             "read": reach.read,
             "write": reach.write,
+            "private": {},
         }
         environment = scrubbed_environment(
             TMPDIR=str(scratch), HOME=str(scratch), KINETO_LOG_LEVEL=KINETO_SILENT, **self._environment
@@ -150,6 +155,11 @@ class Standalone:
                 return False
             time.sleep(_POLL_S)
         return True
+
+    def ended(self, pid: int) -> bool:
+        """Whether the program, which is `pid`, has ended."""
+        assert self._process is not None and self._process.pid == pid
+        return self._ended
 
     def reap(self, pid: int) -> int | None:
         """The exit code of the program, which is `pid`; None where it does not end soon."""

@@ -1,44 +1,50 @@
-"""Starts, asks and ends workers; maps every way a worker can fail to a verdict."""
+"""Asks and ends workers; maps every way a worker can fail to a verdict.
+
+While the judge waits for a worker it looks at what the worker's process group takes, and kills it beyond its `Budget`.
+A full folder and too many processes are `crashed`, not `out_of_memory`: where the folder is a file system of bounded
+size the candidate's own write fails, which is `crashed`, and a verdict must not depend on the sandbox's tier.
+"""
 
 import contextlib
-import json
-import mmap
+import errno
 import os
 import re
 import select
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 from tasks.errors import HarnessError, ProtocolError
 from tools.build import Builder, BuildError, BuiltExtension
-from tools.cache import cache_root
 from tools.candidate import Candidate
-from tools.confinement import for_worker
-from tools.process import scrubbed_environment
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Diagnostic, Extension
+from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
-from tools.worker.messages import GATE_BYTES, GO, Request, Timed, Wire, request_to_json
+from tools.worker.messages import GO, Request, Timed, Wire, request_to_json
 
-_SERVER = Path(__file__).parent / "worker" / "fork_server.py"
-_START_TIMEOUT_S = 120.0
-_REAP_TIMEOUT_S = 10.0
-FILE_LIMIT_BYTES = 1 << 30
+START_TIMEOUT_S = 120.0
+_LOOK_EVERY_S = 0.05
+_LOOK_DURING_TIMED_S = 1.0
+"""The judge's wall time of a timed call is evidence: a look that delays the answer by some milliseconds must come where
+they are nothing."""
+_LOOK_SHARE = 0.1
+"""The share of the waiting that looking may take, on a machine with very many processes."""
 _PRINTED_TAIL = 1500
 _EAGER_S = 0.1
 KINETO_SILENT = "99"
 """The profiler that watches calls would print of its own among what the candidate printed."""
+_SETUP_LINE_BYTES = 64
+_CREDENTIALS = struct.Struct("=iII")
+"""struct ucred: process, user, group."""
 # Lines that faulthandler prints about the worker's own code; they mean nothing to a candidate's author.
 _OUR_FRAMES = re.compile(r'\s*File "(?!candidate\.py)|Extension modules:|Current thread ')
 
@@ -60,132 +66,14 @@ class CandidateFault(Exception):
         self.excess = excess
 
 
-class ForkServer:
-    """A warm process, PyTorch imported and CUDA untouched, from which workers are forked."""
-
-    def __init__(self, data_limit_bytes: int | None = None, *, gpu: bool = False) -> None:
-        self._data_limit_bytes = data_limit_bytes
-        self._gpu = gpu
-        ours, theirs = socket.socketpair()
-        self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
-        self._log = (self._root / "fork_server.log").open("wb")
-        # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
-        # measurements.
-        environment = scrubbed_environment(
-            TMPDIR=str(self._root),
-            HOME=str(self._root),
-            TORCHINDUCTOR_COMPILE_THREADS="1",
-            KINETO_LOG_LEVEL=KINETO_SILENT,
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_SERVER), str(theirs.fileno())],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        ours.settimeout(_START_TIMEOUT_S)
-        self._socket = ours
-        self._wire = Wire(ours)
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        return self._process.pid
-
-    def spawn(self, memory_bytes: int, *, trusted: bool = False) -> "Worker":
-        """Fork a worker with shared memory of a given size.
-
-        A trusted one (a baseline, our own text) may also use PyTorch's compile caches, which later ones read.
-
-        Raises:
-            HarnessError: the fork server is gone, or the worker could not be set up.
-        """
-        memory_bytes = -(-memory_bytes // GATE_BYTES) * GATE_BYTES + GATE_BYTES
-        scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=self._root))
-        memory_fd = os.memfd_create("kernelwright")
-        ours, theirs = socket.socketpair()
-        worker: Worker | None = None
-        try:
-            # Our copy of the worker's end must be closed before the worker is waited for, or its death goes unnoticed.
-            with theirs, self._failing_clearly():
-                os.ftruncate(memory_fd, memory_bytes)
-                request = {"spawn": self._worker_setup(scratch, memory_bytes, trusted=trusted)}
-                socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], [theirs.fileno(), memory_fd])
-                answer = self._wire.receive()
-            if answer is None:
-                raise HarnessError(f"the fork server ended:\n{self._logged()}")
-            memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
-            worker = Worker(self, int(answer["pid"]), ours, memory[:-GATE_BYTES], memory[-GATE_BYTES:], scratch)
-            worker.await_setup()
-            return worker
-        except BaseException:
-            ours.close()
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        finally:
-            os.close(memory_fd)
-
-    def _worker_setup(self, scratch: Path, memory_bytes: int, *, trusted: bool) -> dict[str, object]:
-        cache = cache_root()
-        compile_caches = [cache / name for name in ("inductor", "triton")]
-        # A folder that is made later would not be covered by the rules.
-        for folder in (cache / "builds", *compile_caches):
-            folder.mkdir(exist_ok=True)
-        inductor, triton = compile_caches if trusted else (scratch, scratch)
-        reach = for_worker(scratch, read=[cache / "builds"], write=compile_caches if trusted else [], gpu=self._gpu)
-        return {
-            "scratch": str(scratch),
-            "memory_bytes": memory_bytes,
-            "file_limit_bytes": FILE_LIMIT_BYTES,
-            "data_limit_bytes": self._data_limit_bytes,
-            "environment": {"TORCHINDUCTOR_CACHE_DIR": str(inductor), "TRITON_CACHE_DIR": str(triton)},
-            "read": reach.read,
-            "write": reach.write,
-        }
-
-    def reap(self, pid: int) -> int | None:
-        """The exit code of an ended worker, negative for a signal; None where it does not end."""
-        with self._failing_clearly():
-            self._wire.send({"reap": {"pid": pid, "timeout_s": _REAP_TIMEOUT_S}})
-            answer = self._wire.receive()
-        status = None if answer is None else answer["status"]
-        return None if status is None else int(status)
-
-    def close(self) -> None:
-        """End the server; its workers die with it."""
-        self._socket.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._log.close()
-        shutil.rmtree(self._root, ignore_errors=True)
-
-    @contextlib.contextmanager
-    def _failing_clearly(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            raise HarnessError(f"the fork server does not answer ({error}):\n{self._logged()}") from error
-
-    def _logged(self) -> str:
-        try:
-            return (self._root / "fork_server.log").read_text(errors="replace")[-_PRINTED_TAIL:]
-        except OSError as error:
-            return f"its log cannot be read: {error}"
-
-
 class Starter(Protocol):
     """Who started a worker, and sees it end."""
 
+    def ended(self, pid: int) -> bool:
+        """Whether a worker has ended."""
+
     def reap(self, pid: int) -> int | None:
         """The exit code of an ended worker, negative for a signal; None where it does not end."""
-        ...
 
 
 @dataclass
@@ -193,13 +81,18 @@ class Worker:
     """The judge's end of one worker."""
 
     server: Starter
-    pid: int
+    number: int
+    """Its process number in the server's own process namespace."""
     control: socket.socket
+    """From a server with a process namespace of its own, one that asks for its senders' credentials."""
     memory: torch.Tensor
     """uint8, shared with the worker."""
     gate: torch.Tensor
     """The page that holds the gate's word, shared too."""
     scratch: Path
+    budget: Budget
+    memory_identity: FileIdentity
+    """Of the shared memory."""
     extensions: list[Extension] = field(default_factory=list)
     """What its candidate has built or taken from the cache so far."""
     build_faults: list[BuildError] = field(default_factory=list)
@@ -209,16 +102,26 @@ class Worker:
         self._wire = Wire(self.control)
         self._ended = False
         self._spent = False
+        self.pid = 0
+        """Its process number here, once it stands; 0 where it never stood."""
+        self._looked_at = 0.0
+        self._look_cost_s = 0.0
 
     def await_setup(self) -> None:
         """Wait until the worker stands; raises HarnessError where it does not."""
-        self.control.settimeout(_START_TIMEOUT_S)
+        self.control.settimeout(START_TIMEOUT_S)
         try:
-            message = self._wire.receive()
-        except (OSError, ValueError) as error:
+            line, told, _, _ = self.control.recvmsg(_SETUP_LINE_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+            self.control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        except OSError as error:
             raise HarnessError(f"a worker did not start: {error}") from error
-        if message is None:
+        if not line:
             raise HarnessError(f"a worker could not be set up: {self._death().message}")
+        senders = [_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS]
+        self.pid = senders[0] if senders else self.number
+        # Without its number the worker could be neither stopped nor killed.
+        if self.pid <= 0:
+            raise HarnessError("a worker did not start: the kernel does not tell its process number")
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
@@ -231,7 +134,7 @@ class Worker:
         """
         with self._failing_as_verdict(request.op, timeout_s):
             self._wire.send(request_to_json(request))
-            return self._done(timeout_s, builder, candidate)
+            return self._done(timeout_s, builder, candidate, timed=isinstance(request, Timed))
 
     def begin(self, request: Timed, ready_s: float, timeout_s: float, builder: Builder, candidate: Candidate) -> bool:
         """Send a timed request and wait until the worker is ready for its inputs; raises as `ask`.
@@ -242,7 +145,7 @@ class Worker:
             self._wire.send(request_to_json(request))
             if request.gate and not select.select([self.control], [], [], ready_s)[0]:
                 return False
-            if not isinstance(self._reply(timeout_s, builder, candidate), ReadyLine):
+            if not isinstance(self._reply(timeout_s, builder, candidate, timed=True), ReadyLine):
                 raise ProtocolError("it answered before it was given its inputs")
             return True
 
@@ -266,34 +169,34 @@ class Worker:
                 self._wire.send(GO)
             if eagerly:
                 self._poll_for_answer()
-            return self._done(timeout_s, builder, candidate)
+            return self._done(timeout_s, builder, candidate, timed=True)
 
     def open_gate(self, value: int) -> None:
         """Let the GPU work that is held with this value, or a smaller one, start."""
         self.gate[:4].view(torch.int32).fill_(value)
 
-    def _done(self, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
-        reply = self._reply(timeout_s, builder, candidate)
+    def _done(self, timeout_s: float, builder: Builder, candidate: Candidate, *, timed: bool) -> Done:
+        reply = self._reply(timeout_s, builder, candidate, timed=timed)
         if isinstance(reply, ReadyLine):
-            reply = self._reply(timeout_s, builder, candidate)
+            reply = self._reply(timeout_s, builder, candidate, timed=timed)
         if isinstance(reply, ReadyLine):
             raise ProtocolError("it said `ready` twice")
         return reply.done
 
-    def _reply(self, timeout_s: float, builder: Builder, candidate: Candidate) -> DoneLine | ReadyLine:
+    def _reply(self, timeout_s: float, builder: Builder, candidate: Candidate, *, timed: bool) -> DoneLine | ReadyLine:
         deadline = time.monotonic() + timeout_s
         while True:
-            self.control.settimeout(max(0.001, deadline - time.monotonic()))
-            message = self._wire.receive()
-            if message is None:
-                raise self._death()
-            reply = parse_reply(message)
+            reply = parse_reply(self._next(deadline, timed))
             if isinstance(reply, DoneLine | ReadyLine):
                 return reply
             if isinstance(reply, FaultLine):
                 raise self._fault(reply.fault)
             started = time.monotonic()
-            self._wire.send(self._build(reply, builder, candidate))
+            # While a compiler runs, nobody looks at what the worker takes.
+            self.pause()
+            answer = self._build(reply, builder, candidate)
+            self.resume()
+            self._wire.send(answer)
             self.build_seconds += time.monotonic() - started
             deadline += time.monotonic() - started
 
@@ -325,17 +228,66 @@ class Worker:
                 Verdict.NO_RESULT, f"the worker's answer was disturbed during {op}: {error}"
             ) from error
 
+    def _next(self, deadline: float, timed: bool) -> dict[str, Any]:
+        """The worker's next line, with a look at the worker in each interval without one, and after an untimed one."""
+        while True:
+            interval = _LOOK_DURING_TIMED_S if timed else max(_LOOK_EVERY_S, self._look_cost_s / _LOOK_SHARE)
+            self.control.settimeout(max(0.001, min(deadline - time.monotonic(), interval)))
+            try:
+                message = self._wire.receive()
+            except TimeoutError:
+                self._require_bounded()
+                if time.monotonic() >= deadline:
+                    raise
+                if not self.server.ended(self.number):
+                    continue
+                message = self._last_line()
+            if message is None:
+                raise self._death()
+            if not timed:
+                self._require_bounded()
+            return message
+
+    def _last_line(self) -> dict[str, Any] | None:
+        """What an ended worker had still sent; a child of it may hold the stream open."""
+        self.control.settimeout(0.001)
+        try:
+            return self._wire.receive()
+        except TimeoutError:
+            return None
+
+    def _require_bounded(self) -> None:
+        """Kill the worker and raise its fault where it takes more than its budget."""
+        started = time.monotonic()
+        taken = usage(self.pid, self.scratch, self.budget, self.memory_identity)
+        self._looked_at = time.monotonic()
+        self._look_cost_s = self._looked_at - started
+        over = excess(taken, self.budget)
+        if over is not None:
+            self._spent = True
+            self._signal(signal.SIGKILL)
+            verdict = Verdict.OUT_OF_MEMORY if over.of == "memory" else Verdict.CRASHED
+            raise CandidateFault(verdict, f"the worker {over.message}. It was killed, with all it had started.")
+
     def pause(self) -> None:
         """Stop the worker and all it started, so that they neither write late nor take time from others."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused worker go on."""
+        """Let a paused worker go on, unless it has come to take more than its budget during timed calls.
+
+        Raises:
+            CandidateFault: it has.
+        """
+        if time.monotonic() - self._looked_at > _LOOK_DURING_TIMED_S:
+            self._require_bounded()
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        # Group 0 would be the judge's own.
+        if self.pid > 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
 
     @property
     def alive(self) -> bool:
@@ -354,6 +306,8 @@ class Worker:
     def _fault(self, fault: WorkerFault) -> CandidateFault:
         where = f" (candidate.py: {'; '.join(fault.lines)})" if fault.lines else ""
         text = f"{fault.type}: {fault.message}{where}"
+        if os.strerror(errno.ENOSPC) in fault.message:
+            text += f"; a worker's files may take {self.budget.disk_bytes >> 20} MiB together"
         match fault.kind:
             case "build":
                 for error in self.build_faults:
@@ -373,7 +327,7 @@ class Worker:
 
     def _death(self) -> CandidateFault:
         self._ended = True
-        code = self.server.reap(self.pid)
+        code = self.server.reap(self.number)
         printed = self._printed()
         if code is None or code >= 0:
             return CandidateFault(
@@ -403,5 +357,5 @@ class Worker:
         if not self._ended:
             self._ended = True
             with contextlib.suppress(HarnessError):
-                self.server.reap(self.pid)
+                self.server.reap(self.number)
         shutil.rmtree(self.scratch, ignore_errors=True)

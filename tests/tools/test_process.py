@@ -10,6 +10,7 @@ from processes import running, within
 
 from tools import process
 from tools.process import run, scrubbed_environment
+from tools.usage import Budget
 
 
 def test_output_and_exit_code(tmp_path: Path) -> None:
@@ -70,3 +71,26 @@ def test_additions_to_the_environment() -> None:
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run([str(tmp_path / "missing")], cwd=tmp_path, timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("for n in 1 2 3 4 5 6; do head -c 1000000 /dev/zero > part-$n; done; sleep 60", "in files"),
+        ("head -c 6000000 /dev/zero; sleep 60", "in files"),
+        ("for n in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait", "processes; the limit is 5"),
+    ],
+    ids=["files", "output", "processes"],
+)
+def test_a_program_cannot_take_the_whole_machine(tmp_path: Path, script: str, message: str) -> None:
+    """A compiler runs what its input tells it to, and once had only its time bounded."""
+    budget = Budget(memory_bytes=1 << 30, disk_bytes=4 << 20, processes=5)
+    done = run(["/bin/sh", "-c", script], cwd=tmp_path, timeout_s=30, budget=budget)
+    assert message in done.over_budget
+    assert done.returncode == -signal.SIGKILL
+    assert not done.timed_out
+
+
+def test_a_program_within_its_budget_is_left_alone(tmp_path: Path) -> None:
+    done = run(["sleep", "0.5"], cwd=tmp_path, timeout_s=30, budget=Budget(memory_bytes=1 << 30))
+    assert (done.returncode, done.over_budget) == (0, "")

@@ -8,10 +8,11 @@ import pytest
 
 from tools.build import Builder
 from tools.candidate import Candidate
+from tools.fork_server import ForkServer
 from tools.replies import Done
 from tools.toolchain import find_toolchain
 from tools.worker.messages import Construct, Load, Request
-from tools.workers import CandidateFault, ForkServer, Worker
+from tools.workers import CandidateFault, Worker
 
 MEMORY_BYTES = 1 << 20
 GOOD = """

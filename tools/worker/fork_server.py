@@ -1,10 +1,13 @@
 """The fork server: imports PyTorch once, and forks a fresh worker for each candidate. It never touches a GPU.
 
-Run as `python -I fork_server.py FD`, FD being a Unix stream socket to the judge. Messages, one JSON object a line:
+Run as `python -I fork_server.py FD FOLDER...`, FD being a Unix stream socket to the judge, and the folders those that
+the judge imports installed packages from. Messages, one JSON object a line:
 
     {"spawn": {"scratch": DIR, "memory_bytes": N, "file_limit_bytes": N, "data_limit_bytes": N or null,
-               "environment": {...}, "read": [DIR...], "write": [DIR...]}}  with two file descriptors: control, memory
-        -> {"pid": N}
+               "environment": {...}, "read": [DIR...], "write": [DIR...], "private": {DIR: BYTES, ...}}}
+        with two file descriptors: control, memory
+        -> {"pid": N}, in the server's own process namespace; so are the numbers below
+    {"ended": {"pid": N}}                   -> {"ended": true or false}; it is not reaped
     {"reap": {"pid": N, "timeout_s": T}}    -> {"status": N} as of os.waitstatus_to_exitcode, or {"status": null}
 """
 
@@ -20,12 +23,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+# Behind the standard library: the archive, the folder, and the one of compiled modules, which stand first everywhere.
+sys.path[3:3] = sys.argv[2:]
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch
+import torch  # noqa: E402
 
-from tools.worker import main
-from tools.worker.settling import confine, settle
+from tools.worker import main  # noqa: E402
+from tools.worker.settling import confine, settle  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LAST_SWEEP_S = 2.0
@@ -76,6 +81,13 @@ def _spawn(judge: socket.socket, spawn: dict[str, Any], fds: list[int]) -> int:
         os.close(fd)
     _workers.add(pid)
     return pid
+
+
+def _ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def _reap(pid: int, timeout_s: float) -> int | None:
@@ -132,6 +144,8 @@ def serve(judge: socket.socket) -> None:
             if "spawn" in message:
                 answer = {"pid": _spawn(judge, message["spawn"], fds[:2])}
                 del fds[:2]
+            elif "ended" in message:
+                answer = {"ended": _ended(int(message["ended"]["pid"]))}
             else:
                 answer = {"status": _reap(int(message["reap"]["pid"]), float(message["reap"]["timeout_s"]))}
             judge.sendall(json.dumps(answer).encode() + b"\n")

@@ -9,10 +9,13 @@ refused (from ABI 4), so are signals to processes outside and abstract sockets (
 seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure or
 leave the process group.
 
-NOT covered: the memory and time of a GPU, the driver's own system calls, how many processes or files are made, reading
-of what lies below the allowed folders. Run as a script it confines itself and becomes another program:
+In namespaces of its own (`tools.bubblewrap`) a process can also be given empty file systems that nobody else sees.
 
-    python -I sandbox.py '{"read": [...], "write": [...]}' PROGRAM ARGUMENT...
+NOT covered: the memory and time of a GPU, the driver's own system calls, reading of what lies below the allowed
+folders; how many processes or files are made is for `tools.usage`. Run as a script it confines itself and becomes
+another program:
+
+    python -I sandbox.py '{"read": [...], "write": [...], "private": {FOLDER: BYTES, ...}}' PROGRAM ARGUMENT...
 """
 
 import ctypes
@@ -21,7 +24,7 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 # Numbers of include/uapi/linux/landlock.h and of the system call table; the calls have the same number everywhere.
@@ -36,6 +39,11 @@ _TCP = 0b11
 """Binding and connecting."""
 _SCOPES = 0b11
 """Abstract Unix sockets and signals."""
+_NEW_MOUNTS = 0x00020000
+"""CLONE_NEWNS of include/uapi/linux/sched.h."""
+_NO_SETUID, _NO_DEVICES, _RECURSIVE, _PRIVATE = 1 << 1, 1 << 2, 1 << 14, 1 << 18
+"""MS_NOSUID, MS_NODEV, MS_REC and MS_PRIVATE of include/uapi/linux/mount.h."""
+_CAPABILITY_VERSION_3 = 0x20080522
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
 
 # arch/x86/entry/syscalls/syscall_64.tbl
@@ -60,6 +68,8 @@ _X32_BIT = 0x40000000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _EACCES = 1, 13
+SECCOMP_MACHINE = "x86_64"
+"""The processor, as the platform calls it, whose system calls the filter knows."""
 NOT_STARTED = 127
 """Exit code of the script where the program could not be confined or started."""
 
@@ -77,11 +87,38 @@ def landlock_version() -> int:
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _RULESET_VERSION)))
 
 
+def parts() -> tuple[str, ...]:
+    """The names of what `confine` does on this machine, after that of a process of its own."""
+    landlock = [f"landlock-{landlock_version()}"] if landlock_version() else []
+    return ("process", *landlock, *(["seccomp"] if platform.machine() == SECCOMP_MACHINE else []))
+
+
 def tier() -> str:
-    """The name of what `confine` does on this machine, as it stands in every result."""
-    parts = [f"landlock-{landlock_version()}"] if landlock_version() else []
-    parts += ["seccomp"] if platform.machine() == "x86_64" else []
-    return "+".join(["process", *parts])
+    """The name of what `confine` does on this machine, without what may be around the process."""
+    return "+".join(parts())
+
+
+def mount_private(folders: Mapping[Path, int]) -> None:
+    """Put an empty file system of so many bytes on each folder, for this process and its children only.
+
+    Needs CAP_SYS_ADMIN in the process's user namespace, and drops all capabilities in the end.
+
+    Raises:
+        SandboxError: the kernel refuses it.
+    """
+    libc = _libc()
+    if libc.unshare(_NEW_MOUNTS):
+        raise SandboxError(ctypes.get_errno(), "a mount namespace was refused")
+    if libc.mount(b"none", b"/", None, ctypes.c_ulong(_RECURSIVE | _PRIVATE), None):
+        raise SandboxError(ctypes.get_errno(), "making the mounts private was refused")
+    for folder, size_bytes in folders.items():
+        options = f"size={size_bytes},mode=0700".encode()
+        flags = ctypes.c_ulong(_NO_SETUID | _NO_DEVICES)
+        if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, options):
+            raise SandboxError(ctypes.get_errno(), f"mounting on {folder} was refused")
+    # struct __user_cap_header_struct (version, this process), then two times effective, permitted, inheritable.
+    if libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24)):
+        raise SandboxError(ctypes.get_errno(), "dropping the capabilities was refused")
 
 
 def confine(read: Iterable[Path], write: Iterable[Path]) -> None:
@@ -95,7 +132,7 @@ def confine(read: Iterable[Path], write: Iterable[Path]) -> None:
         raise SandboxError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS was refused")
     if version := landlock_version():
         _landlock(libc, version, read, write)
-    if platform.machine() == "x86_64":
+    if platform.machine() == SECCOMP_MACHINE:
         _seccomp(libc)
 
 
@@ -165,6 +202,8 @@ def main() -> None:
     """Confine this process as the first argument says, and become the program that follows."""
     folders = json.loads(sys.argv[1])
     try:
+        if private := folders.get("private"):
+            mount_private({Path(path): size_bytes for path, size_bytes in private.items()})
         confine([Path(path) for path in folders["read"]], [Path(path) for path in folders["write"]])
         os.execvp(sys.argv[2], sys.argv[2:])
     except OSError as error:

@@ -11,13 +11,18 @@ from tools.worker import sandbox
 
 def settle(setup: dict[str, Any]) -> None:
     """Move into the private folder, send what is printed to a file there, and take on the limits of a `setup`:
-    `scratch`, `environment`, `file_limit_bytes`, `data_limit_bytes` (or null)."""
-    scratch = setup["scratch"]
-    os.chdir(scratch)
-    os.environ.update(TMPDIR=scratch, HOME=scratch, **setup["environment"])
-    tempfile.tempdir = None  # imports may have looked TMPDIR up already
+    `scratch`, `environment`, `file_limit_bytes`, `data_limit_bytes` (or null), and `private`, the folders that become
+    empty file systems of the worker's own, of so many bytes."""
+    scratch = Path(setup["scratch"])
     null = os.open(os.devnull, os.O_RDONLY)
-    printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    # Before the folder may become such a file system, because the judge reads this file.
+    printed = os.open(scratch / "printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if setup["private"]:
+        sandbox.mount_private({Path(path): size_bytes for path, size_bytes in setup["private"].items()})
+        scratch.mkdir(exist_ok=True)
+    os.chdir(scratch)
+    os.environ.update(TMPDIR=str(scratch), HOME=str(scratch), **setup["environment"])
+    tempfile.tempdir = None  # imports may have looked TMPDIR up already
     os.dup2(null, 0)
     os.dup2(printed, 1)
     os.dup2(printed, 2)

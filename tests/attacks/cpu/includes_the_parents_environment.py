@@ -1,6 +1,6 @@
 """Embeds the environment of the evaluator in its library with .incbin.
 
-Expected: build_failed
+Expected: build_failed, incorrect (with bubblewrap the number is a process of the compiler's own namespace, if any)
 Seen: variant of gpu-mode/pygpubench, pull request 15
 Task: causal_silu
 """
