@@ -91,8 +91,12 @@ def _verified(result: Verified) -> str:
     return (
         f"correct: {len(result.checks)} comparisons in class {result.precision}, {result.seconds:.1f} s. Closest to "
         f"its limit: {worst.output} ({worst.trial}), {figure} {error:.1e}, allowed {limit:.1e}."
-        f"{_determinism(result.determinism)}"
+        f"{_determinism(result.determinism)}{_own_share(result.own_kernel_share)}"
     )
+
+
+def _own_share(share: float | None) -> str:
+    return "" if share is None else f" The candidate's own kernels take {share:.1%} of the GPU's time in a call."
 
 
 def _determinism(found: Determinism | None) -> str:

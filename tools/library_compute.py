@@ -11,7 +11,7 @@ from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|_GLOBAL__N_[^:]*::|\{anonymous\}::")
-_SHOWN = 8
+_SHOWN = 24
 _ALLOWED = (
     "Allocation, views and copies are fine; arithmetic must be done by kernels in the candidate's own source "
     "(or evaluate with --allow-library)."
