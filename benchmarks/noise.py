@@ -168,7 +168,7 @@ def _kernel_times_ns(task: str, candidate: Candidate, program: str, own: frozens
     header = next(number for number, line in enumerate(lines) if line.startswith('"ID"'))
     # Below the header is a line of units.
     rows = list(csv.DictReader(io.StringIO("\n".join([lines[header], *lines[header + 2 :]]))))
-    return [float(row["gpu__time_duration.sum"]) for row in rows if bare(row["Kernel Name"]) in own]
+    return [float(row["gpu__time_duration.sum"].replace(",", "")) for row in rows if bare(row["Kernel Name"]) in own]
 
 
 def main(arguments: list[str]) -> None:

@@ -182,6 +182,9 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
     off, true = (torch.linalg.vector_norm(each, dim=others, dtype=torch.float32) for each in (difference, expected))
     largest = torch.linalg.vector_norm(difference, torch.inf, dim=others, dtype=torch.float32)
     whole = torch.linalg.vector_norm(true) / math.sqrt(expected.numel())
+    if not torch.isfinite(whole):
+        # Infinities in their places are right, and differences of them are no numbers.
+        return measure(output, expected)
     scale = true / math.sqrt(count)
     if count < POOLED_BELOW:
         scale = torch.maximum(scale, whole)

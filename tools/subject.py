@@ -16,8 +16,11 @@ from tools.workers import CandidateFault, Worker
 
 SLACK_BYTES = 64 << 20
 """Room beyond the tensors that are expected, so that an output of the wrong dtype still fits."""
-INPUT_SETS = 2
-"""Timed inputs alternate between this many places, so that no two calls in a row share an address."""
+INPUT_SETS = 4
+"""Timed inputs take turns in this many places. No two calls in a row share an address, and what a place does to the
+time (which memory banks, which part of the cache) is met on both sides of a measurement."""
+MOST_HELD = 3
+"""Outputs of up to so many earlier calls stay in memory, for the same reason."""
 ADDRESS_SLACK = 4096
 """Bytes by which timed inputs may move within their place."""
 READY_S = 0.05
@@ -69,7 +72,7 @@ class Subject:
         self._limits = limits
         self._layout = _TimedLayout(0, 0, Region(0, 0))
         self._timed_memory = worker.memory
-        self._timed = Timed((), (), Region(0, 0), 0)
+        self._timed = Timed((), (), Region(0, 0), 0, 0)
         self._calls = 0
         self._opened: OpenedMemory | None = None
 
@@ -135,13 +138,16 @@ class Subject:
                 raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
             self._timed_memory = self._opened.tensor
 
-    def begin_timed(self, inputs: Named, state: Named, address_offset: int, *, gated: bool) -> list[torch.Tensor]:
+    def begin_timed(
+        self, inputs: Named, state: Named, address_offset: int, held: int, *, gated: bool
+    ) -> list[torch.Tensor]:
         """Begin a timed call; returns the places that its inputs must be written to before `finish_timed`.
 
         Args:
             inputs: tensors of the inputs' names, shapes and dtypes; their values do not matter.
             state: buffers that the reference updates, with their values before the call.
             address_offset: by how many bytes the inputs move, less than `ADDRESS_SLACK`.
+            held: how many earlier calls' outputs stay in memory, at most `MOST_HELD`.
             gated: queue the whole call on the GPU before it gets its inputs.
         """
         self._calls += 1
@@ -151,7 +157,7 @@ class Subject:
             slots.append(Slot(name, name_of(tensor.dtype), tuple(tensor.shape), offset))
             offset = aligned(offset + tensor.numel() * tensor.element_size())
         state_slots, _ = self._place(state, 0)
-        self._timed = Timed(tuple(slots), state_slots, self._layout.outputs, self._calls if gated else 0)
+        self._timed = Timed(tuple(slots), state_slots, self._layout.outputs, self._calls if gated else 0, held)
         try:
             self.worker.begin(self._timed, READY_S, self._limits.call_s, self._builder, self.candidate)
         except BaseException:

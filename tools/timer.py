@@ -16,7 +16,7 @@ from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
 from tools.library_compute import require_own_operators
 from tools.replies import Done
 from tools.session import Session
-from tools.subject import ADDRESS_SLACK, Named, Returned, Subject
+from tools.subject import ADDRESS_SLACK, MOST_HELD, Named, Returned, Subject
 from tools.subject import Limits as TimeLimits
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
@@ -69,9 +69,11 @@ class Timer:
         self._recipe = self.fresh.draw()
         gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
         at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
+        held = session.draws.integer(0, MOST_HELD)
+        state = session.updated_state(self.state)
         worker.resume()
         try:
-            places = subject.begin_timed(self.fresh.like, session.updated_state(self.state), at, gated=gated)
+            places = subject.begin_timed(self.fresh.like, state, at, held, gated=gated)
             worker.pause()
             prepared_ns = self._hand_over(places)
             started = time.perf_counter_ns()

@@ -92,7 +92,7 @@ def test_what_is_taken_between_two_questions_is_seen_before_the_next_timed_call(
         bench.load(worker, GOOD)
         worker.budget = replace(worker.budget, processes=0)
         time.sleep(1.1)
-        timed = Timed((), (), Region(0, 0), gate=0)
+        timed = Timed((), (), Region(0, 0), gate=0, held=0)
         with pytest.raises(CandidateFault, match="processes"):
             worker.begin(timed, 1.0, 10.0, bench.builder, Candidate(GOOD))
         assert not worker.alive

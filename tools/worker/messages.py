@@ -110,6 +110,8 @@ class Timed:
     """Where outputs go, in the memory that holds the inputs."""
     gate: int
     """The value that opens the gate; 0 for a call that is launched after `GO`."""
+    held: int
+    """How many earlier calls' outputs stay in memory, so that this call's come to lie elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class Session:
         self._timed_memory = self._memory
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
+        self._held: list[list[tuple[str, torch.Tensor]]] = []
 
     def handle(self, request: Request) -> dict[str, Any]:
         """Carry out one request; exceptions are the candidate's unless they are a `ContractError`."""
@@ -135,8 +136,9 @@ class Session:
     def _timed(self, request: Timed) -> dict[str, Any]:
         inputs = [apart(self._timed_memory, slot) for slot in request.inputs]
         tensors.set_buffers(self._model, self._memory, request.state)
+        # Those that are let go of make room for this call's; the last call's stay, so that its memory is checked.
+        self._held = [*self._held, self._outputs][-1 - request.held :]
         self._poison()
-        earlier = self._outputs
         if self._watch is not None:
             self._watch.mark()
         self._clock.synchronize()
@@ -152,7 +154,7 @@ class Session:
         if gate is None:
             self._clock.synchronize()
         self._outputs = tensors.flatten(raw)
-        tensors.require_own_memory(self._outputs, earlier)
+        tensors.require_own_memory(self._outputs, [named for outputs in self._held for named in outputs])
         # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
         # reads the inputs itself, where it wrote them.
         written = self._written(self._timed_memory, self._outputs, request, [])
