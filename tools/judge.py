@@ -216,7 +216,9 @@ class Judge:
         sampled = ratio_interval(samples.baseline, samples.candidate)
         slower = median_ns(samples.candidate) / ours
         counted = Interval(low=sampled.low * slower, high=sampled.high * slower)
-        placement = measurement.PLACEMENT_NS / min(ours, theirs) if self.target is Target.CUDA else 0.0
+        placement = 0.0
+        if self.target is Target.CUDA:
+            placement = max(measurement.PLACEMENT_SHARE, measurement.PLACEMENT_NS / min(ours, theirs))
         return widened(counted, placement)
 
     def evaluate(self, candidate: Candidate, *, strict: bool = False) -> Evaluation:
