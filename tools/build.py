@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from tools.candidate import Candidate
 from tools.confinement import for_compiler
 from tools.diagnostics import parse_diagnostics, parse_ptxas
 from tools.inline_request import InlineRequest
+from tools.library_symbols import computing_symbols
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic, Extension
 from tools.toolchain import Toolchain
@@ -24,7 +26,7 @@ from tools.worker.sandbox import NOT_STARTED
 
 COMPILE_TIMEOUT_S = 300.0
 CANDIDATE_FILE = "candidate.py"
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key; raised when what a build consists of changes."""
 
 # As torch.utils.cpp_extension passes to nvcc on every build.
@@ -160,6 +162,7 @@ class Builder:
         if any(unit.returncode for unit in units):
             raise self._failure(request, output)
         self._link(work, request, units)
+        calls = self._library_calls(work, units)
         for unit in units:
             unit.object_file.unlink()
         return Extension(
@@ -169,6 +172,7 @@ class Builder:
             seconds=time.monotonic() - started,
             path_taken="plain" if any(unit.plain for unit in units) else "fast",
             kernels=parse_ptxas(output),
+            library_calls=calls,
             warnings=tuple(d for d in parse_diagnostics(output, CANDIDATE_FILE) if d.severity == "warning"),
         )
 
@@ -237,6 +241,19 @@ class Builder:
         unit = self._run(argv, work, work / "extension.so", plain=False)
         if unit.returncode:
             raise self._failure(request, unit.output)
+
+    def _library_calls(self, work: Path, units: list[_Unit]) -> tuple[str, ...]:
+        """As of `computing_symbols`; both the objects and the library are asked: static libraries leave nothing to the
+        loader, and link-time optimization nothing to the linker."""
+        program = shutil.which("nm")
+        if program is None:
+            raise HarnessError("nm was not found, which comes with every linker (binutils); install binutils.")
+        asked = [program, "--undefined-only", "--demangle"]
+        objects = [unit.object_file.name for unit in units]
+        listed = [self._run([*asked, *files], work, work, plain=False) for files in (objects, ["-D", "extension.so"])]
+        if any(unit.returncode or len(unit.output) >= process.OUTPUT_LIMIT_BYTES for unit in listed):
+            raise BuildError("the extension's symbols cannot be listed; use fewer external symbols and plain objects.")
+        return computing_symbols("\n".join(unit.output for unit in listed))
 
     def _run(self, argv: list[str], work: Path, target: Path, *, plain: bool) -> _Unit:
         try:

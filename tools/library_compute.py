@@ -32,6 +32,16 @@ def require_own_operators(computing: dict[str, int], where: str) -> None:
         raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"forward lets PyTorch compute ({where}): {counted}. {_ALLOWED}")
 
 
+def require_no_library_calls(extensions: Iterable[Extension]) -> None:
+    """Raise `CandidateFault` with `library_compute` where an extension calls what computes past the dispatcher."""
+    calls = sorted({name for extension in extensions for name in extension.library_calls})
+    if calls:
+        raise CandidateFault(
+            Verdict.LIBRARY_COMPUTE,
+            f"the extension calls functions of libraries that compute: {', '.join(calls[:_SHOWN])}. {_ALLOWED}",
+        )
+
+
 def require_own_kernels(returned: Returned, extensions: Iterable[Extension], where: str) -> None:
     """Raise `CandidateFault` with `library_compute` where a kernel ran that no source of the candidate's defines.
 
