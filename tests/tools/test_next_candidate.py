@@ -23,6 +23,7 @@ from tools import confinement
 from tools import judge as judge_module
 from tools.candidate import Candidate
 from tools.judge import Judge
+from tools.lease import lease
 from tools.results import VerifyResult
 from tools.subject import Limits
 from tools.verdict import Verdict
@@ -220,7 +221,6 @@ class Bench:
 )
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     task = task_of(tmp_path_factory.mktemp("convolution"), CONVOLUTION, INPUTS)
-    lease = judge_module.lease
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", folder)
         if not request.param:
@@ -229,15 +229,15 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         @contextmanager
         def noted(device: str, waiting: Callable[[str], None]) -> Iterator[None]:
             with lease(device, waiting):
-                bench.started = time.monotonic()
+                made.started = time.monotonic()
                 yield
 
         patch.setattr(judge_module, "lease", noted)
         with Judge(task, Target.CPU, limits=LIMITS) as judge:
-            bench = Bench(judge, Path(folder))
-            result, _ = bench.verify(HONEST)
+            made = Bench(judge, Path(folder))
+            result, _ = made.verify(HONEST)
             assert verdict_of(result) is Verdict.CORRECT, message_of(result)
-            yield bench
+            yield made
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=[hostile.name for hostile in HOSTILE])
