@@ -1,7 +1,7 @@
 """Whatever a candidate does to its worker, it has its verdict within the limit and costs the next candidate nothing.
 
 One judge and one session for all of them. After each, nothing of it is left on the machine, and an honest candidate is
-verified.
+verified. The one that hangs in native code, deaf to signals, is report R25.
 """
 
 import gc
