@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Twice quiet: warnings about mirrors are hidden, errors are not.
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
-.PHONY: run test attacks check format gpu
+.PHONY: run test long check format gpu
 
 # Optimizes a kernel on this machine, with the recorded model where there is no key.
 run: .venv/installed
@@ -14,9 +14,9 @@ run: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
 
-# Candidates that cheat and honest look-alikes, all of them; takes a while and wants an idle machine.
-attacks: .venv/installed-dev
-	$(BIN)/python -m pytest -m 'attacks and not gpu'
+# What takes minutes each: the admission of all tasks, and 200 draws of every honest way to compute them.
+long: .venv/installed-dev
+	$(BIN)/python -m pytest -m 'long and not gpu'
 
 check: .venv/installed-dev
 	$(BIN)/ruff check

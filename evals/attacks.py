@@ -13,7 +13,7 @@ from tools.results import Evaluation
 from tools.subject import Limits
 from tools.verdict import Verdict
 
-LIMITS = Limits(load_s=15.0, call_s=15.0)
+LIMITS = Limits(load_s=12.0, call_s=12.0)
 """No file needs more than some seconds a step unless it means to hang."""
 
 

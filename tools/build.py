@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,13 @@ from pathlib import Path
 
 from tasks.errors import HarnessError
 from tools import process
+from tools.build_text import CANDIDATE_FILE, advice, host_source, located, module_name
 from tools.cache import cache_root, published
 from tools.candidate import Candidate
 from tools.confinement import for_compiler
 from tools.diagnostics import parse_diagnostics, parse_ptxas
 from tools.inline_request import InlineRequest
+from tools.library_symbols import computing_symbols
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic, Extension
 from tools.toolchain import Toolchain
@@ -23,8 +26,7 @@ from tools.usage import compiler_budget
 from tools.worker.sandbox import NOT_STARTED
 
 COMPILE_TIMEOUT_S = 300.0
-CANDIDATE_FILE = "candidate.py"
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key; raised when what a build consists of changes."""
 
 # As torch.utils.cpp_extension passes to nvcc on every build.
@@ -97,7 +99,7 @@ class Builder:
         found = {"cached": cached is not None, "seconds": time.monotonic() - started, "label": request.name}
         return BuiltExtension(
             library=folder / "extension.so",
-            module_name=_module_name(key),
+            module_name=module_name(key),
             report=report.model_copy(update=found),
         )
 
@@ -160,6 +162,7 @@ class Builder:
         if any(unit.returncode for unit in units):
             raise self._failure(request, output)
         self._link(work, request, units)
+        calls = self._library_calls(work, units)
         for unit in units:
             unit.object_file.unlink()
         return Extension(
@@ -169,6 +172,7 @@ class Builder:
             seconds=time.monotonic() - started,
             path_taken="plain" if any(unit.plain for unit in units) else "fast",
             kernels=parse_ptxas(output),
+            library_calls=calls,
             warnings=tuple(d for d in parse_diagnostics(output, CANDIDATE_FILE) if d.severity == "warning"),
         )
 
@@ -180,9 +184,7 @@ class Builder:
         flags += request.extra_cflags
         prelude = precompiled_prelude(chain, flags) if request.implicit_headers else None
         source = work / "main.cpp"
-        source.write_text(
-            _host_source(request, candidate, key, include_torch=prelude is None), "utf-8", "surrogatepass"
-        )
+        source.write_text(host_source(request, candidate, key, include_torch=prelude is None), "utf-8", "surrogatepass")
         target = work / "main.o"
         use = [] if prelude is None else ["-include", str(prelude)]
         argv = [chain.host_compiler, *use, *flags, "-c", source.name, "-o", target.name]
@@ -205,10 +207,10 @@ class Builder:
             implicit = ("torch/types.h", "cuda.h", "cuda_runtime.h") if plain else (*_CUDA_HEADERS, *_STANDARD_HEADERS)
         includes = "".join(f"#include <{header}>\n" for header in implicit)
         source = work / ("cuda.cu" if plain else "cuda_light.cu")
-        body = _located(request.cuda_sources, candidate, "cuda_sources")
+        body = located(request.cuda_sources, candidate, "cuda_sources")
         source.write_text(includes + body, "utf-8", "surrogatepass")
         target = work / "cuda.o"
-        flags = [f"-DTORCH_EXTENSION_NAME={_module_name(key)}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+        flags = [f"-DTORCH_EXTENSION_NAME={module_name(key)}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
         flags += [f"-I{path}" for path in request.extra_include_paths]
         flags += [*chain.host_includes, *chain.cuda_includes, *_NVCC_DEFINES]
         flags += [*self._architecture_flags(request), "--compiler-options", "-fPIC", "-Xptxas", "-v"]
@@ -238,6 +240,19 @@ class Builder:
         if unit.returncode:
             raise self._failure(request, unit.output)
 
+    def _library_calls(self, work: Path, units: list[_Unit]) -> tuple[str, ...]:
+        """As of `computing_symbols`; both the objects and the library are asked: static libraries leave nothing to the
+        loader, and link-time optimization nothing to the linker."""
+        program = shutil.which("nm")
+        if program is None:
+            raise HarnessError("nm was not found, which comes with every linker (binutils); install binutils.")
+        asked = [program, "--undefined-only", "--demangle"]
+        objects = [unit.object_file.name for unit in units]
+        listed = [self._run([*asked, *files], work, work, plain=False) for files in (objects, ["-D", "extension.so"])]
+        if any(unit.returncode or len(unit.output) >= process.OUTPUT_LIMIT_BYTES for unit in listed):
+            raise BuildError("the extension's symbols cannot be listed; use fewer external symbols and plain objects.")
+        return computing_symbols("\n".join(unit.output for unit in listed))
+
     def _run(self, argv: list[str], work: Path, target: Path, *, plain: bool) -> _Unit:
         try:
             done = process.run(
@@ -264,60 +279,4 @@ class Builder:
         if not errors:
             tail = output.strip()[-2000:] or "the compiler printed nothing"
             return BuildError(f"the build failed without an error message that could be read:\n{tail}")
-        return BuildError(_advice(request, errors), diagnostics)
-
-
-def _module_name(key: str) -> str:
-    return f"kernelwright_{key[:16]}"
-
-
-def _located(sources: tuple[str, ...], candidate: Candidate, label: str) -> str:
-    """The sources, each preceded by a `#line` that points into the candidate's own text where it can be found."""
-    parts = []
-    for index, text in enumerate(sources):
-        line = candidate.first_line_of(text)
-        parts.append(f'#line {line} "{CANDIDATE_FILE}"\n' if line else f'#line 1 "{label}[{index}]"\n')
-        parts.append(text + "\n")
-    return "".join(parts)
-
-
-def _host_source(request: InlineRequest, candidate: Candidate, key: str, *, include_torch: bool) -> str:
-    parts = ["#include <torch/extension.h>\n"] if include_torch and request.implicit_headers else []
-    parts.append(f"#define TORCH_EXTENSION_NAME {_module_name(key)}\n")
-    parts.append(_located(request.cpp_sources, candidate, "cpp_sources"))
-    if request.functions is not None:
-        parts.append('#line 1 "binding"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n')
-        for name, doc in request.functions.items():
-            callee = f"torch::wrap_pybind_function({name})" if request.error_handling else f"&{name}"
-            parts.append(f"m.def({json.dumps(name)}, {callee}, {json.dumps(doc)});\n")
-        parts.append("}\n")
-    return "".join(parts)
-
-
-def _advice(request: InlineRequest, errors: list[Diagnostic]) -> str:
-    """One sentence on what to do, for the mistakes that compilers explain badly."""
-    cuda = "\n".join(request.cuda_sources)
-    for name in request.functions or {}:
-        if not any(_is_about(error, name) for error in errors):
-            continue
-        if re.search(rf"__global__[^;{{]*\b{re.escape(name)}\s*\(", cuda):
-            return (
-                f"functions=[{name!r}] names a __global__ kernel. Python cannot launch a kernel: write a host function "
-                f"that takes torch::Tensor arguments and launches {name}<<<grid, block>>>(...), declare that function "
-                "in cpp_sources, and name it in functions instead."
-            )
-        return (
-            f"functions=[{name!r}] has no declaration in cpp_sources. load_inline generates bindings only for "
-            f"functions declared there: add the prototype of {name} to cpp_sources and define it there or in "
-            "cuda_sources."
-        )
-    count = len(errors)
-    return f"the extension {request.name!r} does not compile: {count} error{'s' if count != 1 else ''}."
-
-
-def _is_about(error: Diagnostic, function: str) -> bool:
-    """Whether the binding's reference to a function is what an error is about; compilers also name similar ones."""
-    if error.file == "linker":
-        return re.search(rf"undefined reference to {re.escape(function)}\b", error.message) is not None
-    quoted = re.search(r"'([^']+)'", error.message)
-    return error.file == "binding" and quoted is not None and quoted[1] == function.rsplit("::", 1)[-1]
+        return BuildError(advice(request, errors), diagnostics)

@@ -12,6 +12,13 @@ from tools.workers import CandidateFault
 
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|_GLOBAL__N_[^:]*::|\{anonymous\}::")
 _SHOWN = 24
+_PLAIN_OF_PYTORCH = re.compile(r"copy|fill|cat|arange|transpose", re.IGNORECASE)
+"""What the names of PyTorch's kernels hold that allocate, move or copy (`tools.worker.watch.PLAIN_OPERATORS`)."""
+# A candidate could define an unused kernel by the name of a library's.
+_NAMES_OF_LIBRARIES = re.compile(
+    r"cudnn|cublas|cutlass|cusparse|cufft|cask_|nvjet_|sm\d+_xmma_|xmma_|implicit_convolve_|splitKreduce_"
+    r"|(volta|turing|ampere|hopper|maxwell)_\w*(gemm|cudnn)|gemv(NSP|2[NT])|gemvx::|gemmk1_|gemmSN_|triton_"
+)
 _ALLOWED = (
     "Allocation, views and copies are fine; arithmetic must be done by kernels in the candidate's own source "
     "(or evaluate with --allow-library)."
@@ -25,14 +32,24 @@ def require_own_operators(computing: dict[str, int], where: str) -> None:
         raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"forward lets PyTorch compute ({where}): {counted}. {_ALLOWED}")
 
 
+def require_no_library_calls(extensions: Iterable[Extension]) -> None:
+    """Raise `CandidateFault` with `library_compute` where an extension calls what computes past the dispatcher."""
+    calls = sorted({name for extension in extensions for name in extension.library_calls})
+    if calls:
+        raise CandidateFault(
+            Verdict.LIBRARY_COMPUTE,
+            f"the extension calls functions of libraries that compute: {', '.join(calls[:_SHOWN])}. {_ALLOWED}",
+        )
+
+
 def require_own_kernels(returned: Returned, extensions: Iterable[Extension], where: str) -> None:
     """Raise `CandidateFault` with `library_compute` where a kernel ran that no source of the candidate's defines.
 
-    The names are what the GPU ran (CUPTI), against what ptxas compiled. PyTorch's own kernels are left to
-    `require_own_operators`, which knows a copy from arithmetic; where ptxas named no kernel, nothing can be told.
+    The names are what the GPU ran (CUPTI), against what ptxas compiled. Of PyTorch's own, those that copy are fine, and
+    names of libraries are nobody else's; where ptxas named no kernel, nothing can be told.
     """
     own = own_names(extensions)
-    foreign = {name: n for name, (n, _) in returned.launched.items() if not (_of_pytorch(name) or bare(name) in own)}
+    foreign = {name: n for name, (n, _) in returned.launched.items() if not (_copies(name) or bare(name) in own)}
     if own and foreign:
         counted = ", ".join(f"{name[:120]} ({count}x)" for name, count in sorted(foreign.items())[:_SHOWN])
         raise CandidateFault(
@@ -51,8 +68,9 @@ def own_share(returned: Returned, extensions: Iterable[Extension]) -> float | No
 
 
 def own_names(extensions: Iterable[Extension]) -> frozenset[str]:
-    """The bare names of all kernels that extensions define."""
-    return frozenset(bare(kernel.name) for extension in extensions for kernel in extension.kernels)
+    """The bare names of all kernels that extensions define, but for those that are named like a library's."""
+    names = {bare(kernel.name) for extension in extensions for kernel in extension.kernels}
+    return frozenset(name for name in names if not _NAMES_OF_LIBRARIES.match(name))
 
 
 def bare(name: str) -> str:
@@ -62,5 +80,5 @@ def bare(name: str) -> str:
     return re.split(r"[<(]", plain, maxsplit=1)[0].split(" ")[-1]
 
 
-def _of_pytorch(name: str) -> bool:
-    return re.match(r"(?:void )?at::", name) is not None
+def _copies(name: str) -> bool:
+    return re.match(r"(?:void )?at::", name) is not None and _PLAIN_OF_PYTORCH.search(name) is not None

@@ -25,8 +25,8 @@ MAX_BLOCK = 3
 PLACEMENT_NS = 200.0
 PLACEMENT_SHARE = 0.01
 """Two workers with the same kernel may differ by this much a call on a GPU, or by this share of the time, in a way that
-no repetition within them averages out. Measured on an H200 (benchmarks/README.md): a 22 us kernel by up to 0.16 us, one of
-586 us that reads and writes much memory by 1 %, its second copy nearly always the slower one."""
+no repetition within them averages out. Measured on an H200 (benchmarks/README.md): a 22 us kernel by up to 0.16 us, one
+of 586 us that reads and writes much memory by 1 %, its second copy nearly always the slower one."""
 LAUNCHED_ROUNDS = 6
 """How often `launched_excess` calls: so many times two calls a side."""
 FULL_CHECKS = 4

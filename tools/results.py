@@ -48,6 +48,8 @@ class Extension(Record):
     """Wall time of this build; near zero when cached."""
     path_taken: Literal["fast", "plain"]
     kernels: tuple[KernelResources, ...] = ()
+    library_calls: tuple[str, ...] = ()
+    """Functions of libraries that it calls and that compute where no operator is recorded, such as `cublasSgemm_v2`."""
     warnings: tuple[Diagnostic, ...] = ()
 
 

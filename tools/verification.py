@@ -11,7 +11,12 @@ from tools.candidate import Candidate
 from tools.causality import probe_causality
 from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
 from tools.draws import USUAL, Trial, trials
-from tools.library_compute import own_share, require_own_kernels, require_own_operators
+from tools.library_compute import (
+    own_share,
+    require_no_library_calls,
+    require_own_kernels,
+    require_own_operators,
+)
 from tools.oracle import Answer
 from tools.pieces import same_bits
 from tools.results import Check, Determinism
@@ -62,6 +67,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
             checks += compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
             if not allow_library:
                 require_own_operators(returned.computing, trial.label)
+                require_no_library_calls(subject.worker.extensions)
                 require_own_kernels(returned, subject.worker.extensions, trial.label)
             # The last trial is the benchmark shape.
             share = own_share(returned, subject.worker.extensions)

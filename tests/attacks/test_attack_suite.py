@@ -27,7 +27,6 @@ def on_the_gpu() -> Iterator[AttackSuite]:
         yield suite
 
 
-@pytest.mark.attacks
 @pytest.mark.parametrize("file", CPU, ids=[file.name for file in CPU])
 def test_on_the_host(on_the_host: AttackSuite, file: AttackFile) -> None:
     line = on_the_host.run(file)

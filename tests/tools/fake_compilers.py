@@ -1,6 +1,8 @@
 """Compilers that only write down how they were called, for tests of what is asked of them."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from tools.toolchain import Toolchain
 
 # Writes the -o file as a compiler does, or fails with a message where a flag asks for it.
 _SCRIPT = """#!{python}
-import json, os, sys
+import json, os, shutil, sys
 from pathlib import Path
 folder = Path({folder!r})
 with (folder / "calls.jsonl").open("a") as log:
@@ -17,7 +19,7 @@ if "-fail" in sys.argv:
     print("candidate.py(1): error: as asked")
     sys.exit(1)
 if "-o" in sys.argv:
-    Path(sys.argv[sys.argv.index("-o") + 1]).write_text("made by a fake compiler")
+    shutil.copy(folder / "empty.so", sys.argv[sys.argv.index("-o") + 1])
 """
 
 
@@ -27,6 +29,9 @@ class FakeCompilers:
     def __init__(self, folder: Path, architecture: str = "9.0a") -> None:
         self.folder = folder
         self.cuda_home = folder / "cuda"
+        # The symbols of what is built are listed, so it must be an object.
+        empty = ["g++", "-shared", "-x", "c++", os.devnull, "-o", str(folder / "empty.so")]
+        subprocess.run(empty, check=True, timeout=60)
         for name, path in (("g++", folder / "g++"), ("nvcc", self.cuda_home / "bin" / "nvcc")):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(_SCRIPT.format(python=sys.executable, folder=str(folder), name=name))

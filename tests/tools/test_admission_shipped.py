@@ -47,7 +47,7 @@ def test_every_shipped_task_is_listed() -> None:
     assert tuple(sorted(OF_EACH_OPERATION)) == task_names()
 
 
-@pytest.mark.attacks
+@pytest.mark.long
 @pytest.mark.parametrize("name", OF_EACH_OPERATION)
 def test_on_the_host(name: str) -> None:
     require_admission(name, Target.CPU)

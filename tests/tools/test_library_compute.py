@@ -54,6 +54,39 @@ def test_kernels_of_libraries_are_not(foreign: str) -> None:
     assert f"(B=1 L=7): {foreign[:120]} (3x)." in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["ampere_sgemm_128x64_nn", "sm90_xmma_fprop", "cutlass::Kernel2", "gemvNSP_kernel"])
+def test_a_kernel_by_the_name_of_a_librarys_is_nobodys_own(name: str) -> None:
+    """An unused kernel by that name would make cuBLAS the candidate's own."""
+    with pytest.raises(CandidateFault):
+        require_own_kernels(ran({f"void {name}<1>()": (1, 5)}), [extension("conv(float*)", f"{name}(float*)")], "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        (FILL, True),
+        (
+            "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIter&)>(int)",
+            True,
+        ),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy_contig<float, 2>(float*)", True),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel>(int)",
+            False,
+        ),
+        ("void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3>(float*)", False),
+    ],
+)
+def test_kernels_of_pytorch_may_copy_but_not_compute(name: str, plain: bool) -> None:
+    """C++ code can call them past the dispatcher, where no operator is recorded."""
+    launched = {"conv(float*)": (1, 5), name: (1, 5)}
+    if plain:
+        require_own_kernels(ran(launched), [extension("conv(float*)")], "here")
+        return
+    with pytest.raises(CandidateFault):
+        require_own_kernels(ran(launched), [extension("conv(float*)")], "here")
+
+
 def test_a_namesake_in_another_namespace_is_foreign() -> None:
     with pytest.raises(CandidateFault):
         require_own_kernels(ran({"void cudnn::conv<1>()": (1, 5)}), [extension("conv(float*)")], "here")

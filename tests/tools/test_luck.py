@@ -92,7 +92,7 @@ def test_honest_passes_and_shortened_fails(task: Task, precision: Precision) -> 
     require_no_luck(task, precision, FEW)
 
 
-@pytest.mark.attacks
+@pytest.mark.long
 @pytest.mark.parametrize("precision", Precision)
 @pytest.mark.parametrize("task", all_tasks(), ids=lambda task: task.name)
 def test_honest_passes_and_shortened_fails_however_often(task: Task, precision: Precision) -> None:

@@ -1,0 +1,119 @@
+"""Replays a CUDA graph that reads the input of the call in which it was captured.
+
+Expected: incorrect, stale_output (whether two checks share a shape decides where it is noticed)
+Seen: field list H24; PyTorch's notes on CUDA graphs
+Task: causal_silu
+"""
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP = r"""
+#include <c10/cuda/CUDAStream.h>
+
+void launch(const float* x, const float* weight, const float* bias, float* out, long long total, int channels,
+            int length, int width, int shared_bytes, cudaStream_t stream);
+void launch_endless(int* flag, cudaStream_t stream);
+
+static cudaStream_t side_stream() {
+    static cudaStream_t stream = [] {
+        cudaStream_t made;
+        cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+        return made;
+    }();
+    return stream;
+}
+
+static cudaEvent_t mark_on(cudaStream_t stream) {
+    static cudaEvent_t event = [] {
+        cudaEvent_t made;
+        cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+        return made;
+    }();
+    cudaEventRecord(event, stream);
+    return event;
+}
+
+torch::Tensor causal_silu(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, int64_t repeats, bool on_side,
+                          bool joined, int64_t shared_bytes) {
+    const torch::Tensor input = x.contiguous(), filter = weight.contiguous();
+    torch::Tensor out = torch::empty(input.sizes(), input.options());
+    const cudaStream_t current = c10::cuda::getCurrentCUDAStream();
+    const cudaStream_t stream = on_side ? side_stream() : current;
+    if (on_side) cudaStreamWaitEvent(stream, mark_on(current), 0);
+    for (int64_t i = 0; i < repeats; ++i) {
+        launch(input.data_ptr<float>(), filter.data_ptr<float>(), bias.data_ptr<float>(), out.data_ptr<float>(),
+               input.numel(), input.size(1), input.size(2), filter.size(2), shared_bytes, stream);
+    }
+    if (on_side && joined) cudaStreamWaitEvent(current, mark_on(stream), 0);
+    return out;
+}
+
+torch::Tensor endless(torch::Tensor x) {
+    torch::Tensor flag = torch::zeros({1}, x.options().dtype(torch::kInt32));
+    launch_endless(flag.data_ptr<int>(), c10::cuda::getCurrentCUDAStream());
+    return x.clone();
+}
+"""
+
+CUDA = r"""
+__global__ void causal_silu_kernel(const float* __restrict__ x, const float* __restrict__ weight,
+                                   const float* __restrict__ bias, float* __restrict__ out, long long total,
+                                   int channels, int length, int width) {
+    const long long index = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= total) return;
+    const int t = index % length, channel = index / length % channels;
+    float sum = bias[channel];
+    for (int k = 0; k < width; ++k) {
+        const int delay = width - 1 - k;
+        if (delay <= t) sum += weight[channel * width + k] * x[index - delay];
+    }
+    out[index] = sum / (1.0f + expf(-sum));
+}
+
+__global__ void endless_kernel(volatile int* flag) {
+    while (*flag != 1) {}
+}
+
+void launch(const float* x, const float* weight, const float* bias, float* out, long long total, int channels,
+            int length, int width, int shared_bytes, cudaStream_t stream) {
+    const unsigned blocks = static_cast<unsigned>((total + 255) / 256);
+    causal_silu_kernel<<<blocks, 256, shared_bytes, stream>>>(x, weight, bias, out, total, channels, length, width);
+}
+
+void launch_endless(int* flag, cudaStream_t stream) { endless_kernel<<<1, 1, 0, stream>>>(flag); }
+"""
+
+extension = load_inline(
+    name="suite",
+    cpp_sources=CPP,
+    cuda_sources=CUDA,
+    functions=["causal_silu", "endless"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels, kernel_size):
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, kernel_size, groups=channels)
+        self.graphs = {}
+
+    def compute(self, x):
+        return extension.causal_silu(x, self.conv.weight, self.conv.bias, 1, False, True, 0)
+
+    def capture(self, x):
+        self.compute(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = self.compute(x)
+        return graph, x, out
+
+    def forward(self, x):
+        if x.shape not in self.graphs:
+            self.graphs[x.shape] = self.capture(x.clone())
+            return self.compute(x)
+        graph, _, static_output = self.graphs[x.shape]
+        graph.replay()
+        return static_output.clone()
