@@ -20,7 +20,7 @@ REPORTS = {
     # Half precision in an fp32 task looks eleven times faster.
     "R3": ("tools/test_judge_outputs.py", "attacks/cpu/half_precision.py"),
     # TF32 against a baseline in fp32 looks twice as fast.
-    "R4": ("tools/test_precision_classes.py",),
+    "R4": ("tools/test_precision_classes.py", "evals/test_score_line.py"),
     # A kernel that is more exact than cuDNN is refused.
     "R5": ("tools/test_admission.py",),
     # A candidate's own random weights fail.
@@ -69,7 +69,7 @@ REPORTS = {
     # A candidate that is right on the shown shape only is ranked all the same.
     "R31": ("evals/test_scores.py", "evals/test_score_command.py", "attacks/cpu/hard_coded_shape.py"),
     # A headline that nobody can calculate again.
-    "R32": ("tools/test_judge_timing.py",),
+    "R32": ("tools/test_judge_timing.py", "evals/test_score_line.py"),
     # The baseline is slower than it need be, or from another session.
     "R34": ("tools/test_judge_timing.py",),
 }
