@@ -181,9 +181,10 @@ def test_a_build_that_was_killed_does_not_hold_up_the_next_one(
     compilers: FakeCompilers, tmp_path: Path, victim: str
 ) -> None:
     """R23: a lock that nobody would ever release lay in the folder, and all later builds waited for it."""
-    mark = tmp_path / "compiling"
+    mark, folder = tmp_path / "compiling", tmp_path / "other"
+    folder.mkdir()
     hangs = f"#!/bin/sh\n[ -e {mark} ] && exit 1\necho $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600\n"
-    argv = [sys.executable, "-c", _OTHER_HARNESS, str(tmp_path / "other"), hangs]
+    argv = [sys.executable, "-c", _OTHER_HARNESS, str(folder), hangs]
     other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     try:
         assert within(60, mark.exists)
