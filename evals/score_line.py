@@ -5,7 +5,7 @@ from pathlib import Path
 from evals.scores import Outcome
 from tasks.record import Record
 from tasks.spec import Precision, Target
-from tools.results import Baseline, Evaluation, Interval
+from tools.results import Baseline, CardState, Evaluation, Interval
 from tools.sanitizer_results import SanitizerRun
 from tools.verdict import Verdict
 
@@ -41,6 +41,12 @@ class ScoreLine(Record):
     wall_median_ns: float | None = None
     prepare_ns: int | None = None
     baselines: tuple[Baseline, ...] = ()
+    candidate_samples_ns: tuple[tuple[int, ...], ...] = ()
+    """Raw device times, a tuple a block, in the order measured: what the figures above can be calculated from again."""
+    baseline_samples_ns: tuple[tuple[int, ...], ...] = ()
+    card: CardState | None = None
+    disturbance: str = ""
+    """What else used the machine during the measurement; empty where nothing was noticed."""
     sanitizer: tuple[SanitizerRun, ...] = ()
     """What each tool of compute-sanitizer found; empty unless it was asked for and the candidate was verified."""
     sandbox: str
@@ -74,6 +80,10 @@ def score_line(evaluation: Evaluation, file: Path, precision: Precision) -> Scor
         wall_median_ns=timed and timed.wall_median_ns,
         prepare_ns=timed and timed.prepare_ns,
         baselines=() if timed is None else timed.baselines,
+        candidate_samples_ns=() if timed is None else timed.candidate_samples_ns,
+        baseline_samples_ns=() if timed is None else timed.baseline_samples_ns,
+        card=timed and timed.card,
+        disturbance="" if timed is None else timed.disturbance,
         sanitizer=() if evaluation.sanitizer is None else evaluation.sanitizer.runs,
         sandbox=next((stage.sandbox for stage in reversed(stages) if stage.sandbox), ""),
         seconds=StageSeconds(

@@ -35,8 +35,10 @@ def format_speedup(speedup: float | None, interval: Interval | None) -> str:
 
 
 def _candidates(lines: Sequence[ScoreLine]) -> Table:
-    table = Table("file", "verdict")
-    for name in ("time", "fastest baseline", "speedup [95 %]", "other baselines", "of the floor", "seconds"):
+    classes = ", ".join(sorted({f"{line.precision} on {line.target}" for line in lines}))
+    figures = "time: the median of single calls, by the slower of two clocks; speedup: the ratio of medians"
+    table = Table("file", "verdict", caption=f"class {classes}; {figures}")
+    for name in ("time", "fastest baseline", "speedup [99 %]", "other baselines", "of the floor", "seconds"):
         table.add_column(name, justify="right")
     for line in lines:
         others = [b for b in line.baselines if b.name != line.baseline and b.median_ns is not None]

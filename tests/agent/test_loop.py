@@ -173,6 +173,7 @@ def test_nudges_are_counted_in_a_row(tmp_path: Path) -> None:
 
 
 def test_broken_arguments_are_answered_and_never_sent_back(tmp_path: Path) -> None:
+    """R27, with a finish reason that does not tell."""
     broken = ToolCall(id="x", name="compile_kernel", arguments='{"kernel_code": "import tor')
     model = ScriptedModel([ModelReply(text="", tool_calls=(broken,)), COMPILE, SUBMIT])
     ended, events = roll_out(tmp_path, model, ScriptedTools())
@@ -194,6 +195,7 @@ def test_arguments_that_are_no_object_are_never_sent_back(tmp_path: Path) -> Non
 
 
 def test_reply_that_was_cut_off_executes_nothing(tmp_path: Path) -> None:
+    """R27."""
     # Complete JSON, and yet perhaps half of the code.
     cut = ModelReply(text="", tool_calls=(compile_call("half", "a"), compile_call("b", "b")), finish_reason="length")
     model, tools = ScriptedModel([cut, COMPILE, SUBMIT]), ScriptedTools()
@@ -203,6 +205,23 @@ def test_reply_that_was_cut_off_executes_nothing(tmp_path: Path) -> None:
     refused = answers(events)[:2]
     assert [(event.call_id, event.executed) for event in refused] == [("a", False), ("b", False)]
     assert isinstance(model.asked[1][-1], ToolMessage)
+
+
+def test_model_that_never_sends_json_ends_at_its_limit_and_is_told_why_each_time(tmp_path: Path) -> None:
+    """R28."""
+    broken = ToolCall(id="x", name="compile_kernel", arguments='{"kernel_code": "import tor')
+    reply = ModelReply(text="", tool_calls=(broken,), finish_reason="tool_calls")
+    ended, events = roll_out(tmp_path, ScriptedModel([reply] * 9), ScriptedTools(), Limits(turns=6))
+    assert ended.reason is EndReason.TURN_LIMIT
+    assert [answer.reply.text for answer in answers(events)] == ["the arguments are not JSON"] * 6
+
+
+def test_model_whose_replies_are_all_cut_off_is_stopped(tmp_path: Path) -> None:
+    """R28: without any limit of its own, and for the true reason."""
+    cut = ModelReply(text="", tool_calls=(compile_call("half"),), finish_reason="length")
+    ended, events = roll_out(tmp_path, ScriptedModel([cut] * (MOST_NUDGES + 1)), ScriptedTools(), Limits())
+    assert ended.reason is EndReason.MODEL_STOPPED
+    assert all("cut off" in answer.reply.text for answer in answers(events))
 
 
 def test_text_that_was_cut_off_is_told_so(tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ def test_faults_that_do_not_pass_are_not_retried(server: ChatServer, answer: Ans
 
 
 def test_retries_are_bounded_by_number(server: ChatServer) -> None:
+    """R28."""
     server.script = [error(500)] * 20
     with pytest.raises(ModelServerError):
         client(server).query(MESSAGES, [], patience()[0])
@@ -322,6 +323,7 @@ def test_answers_that_are_no_completion(server: ChatServer, answer: Answer) -> N
 
 
 def test_rollout_against_a_server_with_a_fault_and_broken_arguments(server: ChatServer, tmp_path: Path) -> None:
+    """R27: the arguments are cut, and the server says that they are not."""
     broken = ToolCall(id="x", name="compile_kernel", arguments='{"kernel_code": "import tor')
     server.script = [
         error(429, retry_after_ms="20"),

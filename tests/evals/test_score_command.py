@@ -78,6 +78,7 @@ def score(folder: Path, *texts: str, options: tuple[str, ...] = ("--target", "cp
     ],
 )
 def test_exit_codes(tmp_path: Path, texts: tuple[str, ...], code: int) -> None:
+    """R31: what is wrong on a shape that it was not shown is no success."""
     assert score(tmp_path, *texts).exit_code == code
 
 

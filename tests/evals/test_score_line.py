@@ -131,6 +131,23 @@ def test_a_line_survives_json() -> None:
         assert ScoreLine.model_validate_json(each.model_dump_json()) == each
 
 
+def test_the_headline_can_be_had_again_from_a_line() -> None:
+    """R32."""
+    kept = ScoreLine.model_validate_json(correct().model_dump_json())
+    (ours,), (theirs,) = kept.candidate_samples_ns[0], kept.baseline_samples_ns[0]
+    assert (ours, theirs) == (kept.median_ns, kept.baseline_ns)
+    assert theirs / ours == kept.speedup == 1.25
+    assert incorrect().candidate_samples_ns == ()
+
+
+def test_the_table_says_what_its_figures_are() -> None:
+    """R4 and R32. The interval is one of 99 %, and was once said to be one of 95 %."""
+    out = StringIO()
+    print_scores(Console(file=out, width=200), [correct()])
+    assert "speedup [99 %]" in out.getvalue()
+    assert "class fp32 on cpu; time: the median of single calls, by the slower of two clocks" in out.getvalue()
+
+
 def test_the_tables_give_both_denominators() -> None:
     out = StringIO()
     print_scores(Console(file=out, width=200), [correct(), incorrect(), unavailable()])

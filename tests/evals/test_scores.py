@@ -31,6 +31,7 @@ def test_fast_p_is_strict_and_keeps_failures_in_the_denominator(p: float, fast: 
 
 
 def test_a_fast_but_wrong_candidate_is_not_fast() -> None:
+    """R31."""
     assert fast_p([Outcome(verdict=Verdict.STALE_OUTPUT, speedup=9.0)], 1.0).fast == 0
 
 

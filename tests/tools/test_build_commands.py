@@ -1,11 +1,18 @@
 """What the compilers are asked to do, and what is kept of it; the compilers are fakes, so nothing takes long."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_compilers import FakeCompilers
+from processes import ROOT, within
 
 from tasks.errors import HarnessError, UnavailableError
 from tools.build import Builder, BuildError, BuiltExtension
@@ -14,6 +21,22 @@ from tools.confinement import Confinement
 from tools.inline_request import InlineRequest
 
 CANDIDATE = Candidate("import torch\n")
+_OTHER_HARNESS = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+from fake_compilers import FakeCompilers
+from tools.build import Builder
+from tools.candidate import Candidate
+from tools.confinement import Confinement
+from tools.inline_request import InlineRequest
+Confinement.command = lambda _, argv: argv
+compilers = FakeCompilers(Path(sys.argv[1]))
+(compilers.folder / "g++").write_text(sys.argv[2])
+request = InlineRequest(name="conv", cpp_sources=("int f();",), functions={{}})
+Builder(compilers.toolchain).build(request, Candidate("import torch\\n"))
+"""
+"""Another process that builds the same, with a compiler that does not end by itself."""
 LIGHT = "__global__ void scale(float* x) { x[0] *= 2.0f; }\n"
 
 
@@ -151,6 +174,30 @@ def test_a_failed_build_leaves_nothing_and_is_tried_again(compilers: FakeCompile
         assert [(d.message, d.line) for d in caught.value.diagnostics] == [("as asked", 1)]
         assert list((tmp_path / "cache" / "builds").iterdir()) == []
     assert len([call for call in compilers.calls("g++") if "main.cpp" in call]) == 2
+
+
+@pytest.mark.parametrize("victim", ["compiler", "harness"])
+def test_a_build_that_was_killed_does_not_hold_up_the_next_one(
+    compilers: FakeCompilers, tmp_path: Path, victim: str
+) -> None:
+    """R23: a lock that nobody would ever release lay in the folder, and all later builds waited for it."""
+    mark, folder = tmp_path / "compiling", tmp_path / "other"
+    folder.mkdir()
+    hangs = f"#!/bin/sh\n[ -e {mark} ] && exit 1\necho $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600\n"
+    argv = [sys.executable, "-c", _OTHER_HARNESS, str(folder), hangs]
+    other = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        assert within(60, mark.exists)
+        os.kill(int(mark.read_text()) if victim == "compiler" else other.pid, signal.SIGKILL)
+        started = time.monotonic()
+        assert built(compilers).report.cached is False
+        assert time.monotonic() - started < 30
+        assert other.wait(30) != 0
+    finally:
+        other.kill()
+        other.wait()
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            os.kill(int(mark.read_text()), signal.SIGKILL)
 
 
 def test_a_failure_without_a_readable_error_shows_what_was_printed(compilers: FakeCompilers, tmp_path: Path) -> None:

@@ -56,3 +56,17 @@ def test_errors_of_nvcc_stand_at_the_candidates_lines_once() -> None:
     (error,) = (item for item in caught.value.diagnostics if item.severity == "error")
     assert error.message == 'identifier "factor" is undefined'
     assert error.line == 1 + text[: text.index("factor()")].count("\n")
+
+
+def test_a_misspelled_name_is_shown_with_its_line_and_a_caret() -> None:
+    """R24: a text with "block" in it was once taken for trouble with a lock, and nobody heard of the error."""
+    cuda = FACTOR + KERNEL.replace("blockIdx.x", "blockIdxx.x") + LAUNCH
+    text = f'import torch\nCUDA_SOURCE = """\n{cuda}"""\n'
+    with pytest.raises(BuildError) as caught:
+        build(cuda, "run", text)
+    (error,) = (item for item in caught.value.diagnostics if item.severity == "error")
+    assert error.message == 'identifier "blockIdxx" is undefined'
+    assert error.line == 1 + text[: text.index("blockIdxx")].count("\n")
+    source, caret = error.excerpt.splitlines()
+    assert source.strip() == "const int i = blockIdxx.x * blockDim.x + threadIdx.x;"
+    assert source[caret.index("^") :].startswith("blockIdxx")

@@ -49,6 +49,7 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_publishes_nothing(tmp_path: Path) -> None:
+    """R23."""
     code = (
         "import os, signal, sys; from pathlib import Path; from tools.cache import published\n"
         "with published(Path(sys.argv[1])) as work:\n"

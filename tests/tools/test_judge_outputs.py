@@ -111,7 +111,7 @@ def test_nan_and_infinity_are_found_and_placed(judge: Judge, value: str) -> None
 
 
 def test_short_arithmetic_is_told_as_rounding(tmp_path: Path) -> None:
-    """Of a convolution alone: a norm behind it may make large errors of small ones."""
+    """R3. Of a convolution alone: a norm behind it may make large errors of small ones."""
     convolution = (
         "weight, x = self.conv.weight.half().float(), x.half().float()\n"
         "return functional.conv1d(x, weight, self.conv.bias, padding=1)"
@@ -148,6 +148,19 @@ def test_a_changed_input_is_seen_although_the_output_is_right(judge: Judge, old:
     result = judge.verify(candidate_of(NORMALISED, (old, new)))
     assert verdict_of(result) is Verdict.INPUT_MUTATED
     assert "changed its input 'x' (N=" in message_of(result)
+
+
+def test_a_zeroed_input_is_told_before_the_wrong_output(judge: Judge) -> None:
+    """R11."""
+    result = judge.verify(candidate_of(NORMALISED, (LAST, "x.zero_()\nreturn torch.zeros_like(z)")))
+    assert verdict_of(result) is Verdict.INPUT_MUTATED
+
+
+def test_memory_that_was_never_written_holds_no_answer(judge: Judge) -> None:
+    """R10: by luck it might, so it is asked twenty times."""
+    body = NORMALISED[NORMALISED.index("        y = self.conv(x)") :].strip()
+    empty = candidate_of(NORMALISED, (body, "return torch.empty_like(x)"))
+    assert [verdict_of(judge.verify(empty)) for _ in range(20)] == [Verdict.INCORRECT] * 20
 
 
 def test_an_exception_names_the_candidates_line_and_the_shape(judge: Judge) -> None:

@@ -100,6 +100,7 @@ def test_parameters_that_match(judge: Judge, candidate: Candidate) -> None:
     ids=["names", "one is missing", "count", "one too many", "nothing"],
 )
 def test_parameters_that_do_not_match_are_listed_from_both_sides(judge: Judge, init: str, listed: str) -> None:
+    """R6."""
     result = judge.verify(written(init))
     assert verdict_of(result) is Verdict.CONTRACT_ERROR
     assert "reference: conv.bias (6,), conv.weight (6, 4, 3)\n" in message_of(result)
@@ -146,6 +147,6 @@ def test_weights_cached_outside_the_instance_are_found(judge: Judge) -> None:
 
 
 def test_parameters_drawn_in_the_constructor_do_not_matter(judge: Judge) -> None:
-    """Seeding PyTorch gives nothing away of what the harness draws."""
+    """R6. Seeding PyTorch gives nothing away of what the harness draws."""
     seeded = candidate_of(CONVOLUTION, ("super().__init__()", "super().__init__()\ntorch.manual_seed(0)"))
     assert verdict_of(judge.verify(seeded)) is Verdict.CORRECT

@@ -3,6 +3,7 @@
 Nothing here asserts how fast anything is.
 """
 
+import statistics
 from collections.abc import Iterator
 
 import pytest
@@ -56,11 +57,25 @@ def test_raw_samples_come_in_pairs_of_blocks(measured: Timed) -> None:
     assert 0 < samples[0] <= measured.median_ns <= samples[-1]
 
 
+def test_the_headline_can_be_had_again_from_the_raw_samples(measured: Timed) -> None:
+    """R32. The candidate's time is that of the slower of two clocks; the second one's is reported too."""
+    kept = Timed.model_validate_json(measured.model_dump_json())
+    ours, theirs = (
+        statistics.median(sample for block in blocks for sample in block)
+        for blocks in (kept.candidate_samples_ns, kept.baseline_samples_ns)
+    )
+    assert kept.baseline_ns == theirs
+    assert kept.median_ns in (ours, kept.wall_median_ns)
+    assert kept.median_ns >= ours
+    assert kept.speedup == pytest.approx(theirs / kept.median_ns)
+
+
 def test_prepare_is_timed_apart(measured: Timed) -> None:
     assert measured.prepare_ns >= 50_000_000
 
 
 def test_the_baselines_are_eager_and_compiled_and_timed_once(judge: Judge) -> None:
+    """R34: the fastest of several counts, and all of them are timed in the session of the candidate."""
     baselines = judge.baselines()
     assert {item.name for item in baselines} == {"eager", "torch.compile"}
     timed = {item.name: item.median_ns for item in baselines if item.median_ns is not None}

@@ -101,6 +101,21 @@ def test_no_network_socket_can_be_made(tmp_path: Path, kind: str) -> None:
     assert attempt(code, tmp_path, by_the_kernel) == "PermissionError"
 
 
+@pytest.mark.skipif("seccomp" not in parts(), reason="the filter of system calls is written for x86-64")
+@pytest.mark.parametrize(
+    "call",
+    ["shmget(0, 4096, 0o1600)", "semget(0, 1, 0o1600)", "msgget(0, 0o1600)", "mq_open(b'/left', 0o102, 0o600, 0)"],
+)
+def test_nothing_can_be_made_that_outlives_its_process(tmp_path: Path, call: str) -> None:
+    """A segment of a worker's was still there after its judge had gone, for any later worker to read."""
+    code = f"""
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        print(libc.{call} < 0 and os.strerror(ctypes.get_errno()))
+    """
+    assert attempt(code, tmp_path, by_the_kernel) == "Operation not permitted"
+
+
 @needs_landlock
 def test_a_compiler_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     """`-wrapper` makes g++ run any program; it once ran before the precompiled header was confined."""

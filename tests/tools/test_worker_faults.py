@@ -117,6 +117,7 @@ def test_memory_that_runs_out(bench: Bench, text: str) -> None:
     ids=["loop", "in C", "stopped", "deaf"],
 )
 def test_silence_is_a_timeout(bench: Bench, text: str) -> None:
+    """R25."""
     bench.fault(GOOD.replace("pass", "raise ValueError"))
     fault = replace(bench, timeout_s=1.0).fault(text)
     assert fault.verdict is Verdict.TIMEOUT

@@ -6,8 +6,8 @@ Landlock (Linux 5.13 and later): files can be read below the given folders only 
 refused (from ABI 4), so are signals to processes outside and abstract sockets (from ABI 6). Other processes' folders in
 /proc must not be among the given ones: Landlock alone was seen to leave /proc/PID/environ readable to root.
 
-seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure or
-leave the process group.
+seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure,
+leave the process group or make shared memory and queues that outlive it (System V's, and POSIX message queues).
 
 In namespaces of its own (`tools.bubblewrap`) a process can also be given empty file systems that nobody else sees.
 
@@ -58,6 +58,8 @@ _REFUSED_CALLS = {
     "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
     # A process that left its group would not be stopped and ended with it.
     "setpgid": 109, "setsid": 112,
+    # What these make outlives the process that made it, and any later one may read it.
+    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
     "sethostname": 170, "setdomainname": 171,
     # io_uring carries out other calls where no filter sees them.
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,

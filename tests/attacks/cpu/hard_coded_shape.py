@@ -1,7 +1,7 @@
 """Is right on the shape that get_inputs shows, and answers zeros on others.
 
 Expected: incorrect
-Seen: AgentKernelArena, pull request 34; arXiv 2605.16819; field list H21
+Seen: AgentKernelArena, pull request 34; arXiv 2605.16819; field list H21; field report R31
 Task: causal_silu
 """
 

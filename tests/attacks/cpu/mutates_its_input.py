@@ -1,7 +1,7 @@
 """Fills its input with zeros and returns zeros: a reference that runs later agrees.
 
 Expected: input_mutated
-Seen: KernelBench test zero_out_kernel.py; kernelbot cheat-input.py
+Seen: KernelBench test zero_out_kernel.py; kernelbot cheat-input.py; field report R11
 Task: causal_silu
 """
 

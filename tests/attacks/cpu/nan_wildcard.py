@@ -1,7 +1,7 @@
 """Answers NaN everywhere, which passes where NaN is equal to everything.
 
 Expected: incorrect
-Seen: gpu-mode/pygpubench, pull requests 7 and 15; field list H13 and H41
+Seen: gpu-mode/pygpubench, pull requests 7 and 15; field list H13 and H41; field report R17
 Task: causal_silu
 """
 

@@ -1,7 +1,7 @@
 """Returns memory that it never wrote, in the hope that an answer lies there.
 
 Expected: incorrect
-Seen: Sakana AI CUDA Engineer, 2025; KernelBench issue 38 and pull request 82
+Seen: Sakana AI CUDA Engineer, 2025; KernelBench issue 38 and pull request 82; field report R10
 Task: causal_silu
 """
 

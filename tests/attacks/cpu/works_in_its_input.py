@@ -1,7 +1,7 @@
 """Computes in place and returns its input.
 
 Expected: input_mutated
-Seen: KernelBench test zero_out_kernel.py; field list H23 and H24
+Seen: KernelBench test zero_out_kernel.py; field list H23 and H24; field report R11
 Task: causal_silu
 """
 

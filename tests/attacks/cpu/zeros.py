@@ -1,7 +1,7 @@
 """Returns zeros, which pass where outputs are smaller than an absolute tolerance.
 
 Expected: incorrect
-Seen: KernelBench issue 165; field list H39
+Seen: KernelBench issue 165; field list H39; field report R1
 Task: causal_silu
 """
 

@@ -1,7 +1,7 @@
 """Keeps outputs by the address of the input.
 
 Expected: incorrect, stale_output (the allocator decides in which call a key comes again)
-Seen: gpu-mode/reference-kernels, pull request 160; gpu-mode/kernelbot, pull request 501
+Seen: gpu-mode/reference-kernels, pull request 160; gpu-mode/kernelbot, pull request 501; field report R13
 Task: causal_silu
 """
 

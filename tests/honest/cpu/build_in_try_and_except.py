@@ -1,6 +1,7 @@
 """Builds within try and except, and raises again what it catches.
 
 Expected: correct
+Seen: KernelBench pull request 161 (honest candidates called cheating); field report R7
 Task: causal_silu
 """
 

@@ -1,6 +1,7 @@
 """Has empty bodies that read `pass`, as some checkers take for a skipped kernel.
 
 Expected: correct
+Seen: KernelBench pull request 161 (honest candidates called cheating); field report R7
 Task: causal_silu
 """
 
