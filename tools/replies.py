@@ -35,6 +35,7 @@ class Done(Record):
     inputs: tuple[Written, ...] = ()
     computing: dict[str, int] = Field(default_factory=dict)
     launched: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    launch_error: str = Field(default="", max_length=400)
     marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     handle: str = Field(default="", max_length=128)

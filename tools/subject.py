@@ -47,6 +47,8 @@ class Returned:
     """Operators that computed, by name, with how often."""
     launched: dict[str, tuple[int, int]] = field(default_factory=dict)
     """GPU kernels by name: how often, and nanoseconds in all."""
+    launch_error: str = ""
+    """What the CUDA runtime says of a launch that failed in the call; empty where none did."""
 
 
 @dataclass(frozen=True)

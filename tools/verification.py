@@ -64,7 +64,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
             returned = call(subject, inputs, state, answer, trial.label)
-            checks += compare(returned, answer, limits_of, trial.label, Verdict.INCORRECT)
+            checks += _compare(returned, answer, limits_of, trial.label)
             if not allow_library:
                 require_own_operators(returned.computing, trial.label)
                 require_no_library_calls(subject.worker.extensions)
@@ -120,6 +120,19 @@ def call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: s
         raise
     require_unchanged(returned, inputs, where)
     return returned
+
+
+def _compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str) -> list[Check]:
+    try:
+        return compare(returned, answer, limits_of, where, Verdict.INCORRECT)
+    except CandidateFault as fault:
+        if not returned.launch_error:
+            raise
+        raise CandidateFault(
+            Verdict.CRASHED,
+            f"a kernel launch failed ({where}): {returned.launch_error}. So its output was never written; check grid, "
+            "block and shared memory of <<<...>>>, and look at cudaGetLastError() after each launch.",
+        ) from fault
 
 
 def _repeat(

@@ -11,6 +11,7 @@ import torch
 from tools.worker import tensors
 from tools.worker.clock import DeviceClock, Gate
 from tools.worker.device_memory import allocate_shared
+from tools.worker.launch_errors import LaunchErrors
 from tools.worker.load_inline import CollectedError, InlineLoader
 from tools.worker.messages import GATE_BYTES, Call, Construct, Fill, Load, Probe, Report, Request, Stage, Timed, Wire
 from tools.worker.plain_values import decode
@@ -40,6 +41,7 @@ class Session:
         self._wire = wire
         self._device = "cpu"
         self._clock = DeviceClock("cpu")
+        self._launch_errors = LaunchErrors("cpu")
         self._module = ModuleType("candidate")
         self._model: torch.nn.Module = torch.nn.Module()
         self._timed_memory = self._memory
@@ -73,6 +75,7 @@ class Session:
             torch.cuda.init()
             self._device = "cuda"
         self._clock = DeviceClock(self._device)
+        self._launch_errors = LaunchErrors(self._device)
         torch.backends.cuda.matmul.allow_tf32 = request.allow_tf32
         torch.backends.cudnn.allow_tf32 = request.allow_tf32
         self._module.__file__ = CANDIDATE_FILE
@@ -118,10 +121,16 @@ class Session:
         watch = OperatorWatch(self._device)
         with watch if request.watch else contextlib.nullcontext():
             raw = self._model(*inputs)
+            launch_error = self._launch_errors.take()
             self._clock.synchronize()
         written = self._written(self._memory, tensors.flatten(raw), request, inputs)
         self._clock.synchronize()
-        return {"computing": watch.computing, "launched": watch.launched, **written}
+        return {
+            "computing": watch.computing,
+            "launched": watch.launched,
+            "launch_error": launch_error,
+            **written,
+        }
 
     def _stage(self, request: Stage) -> dict[str, Any]:
         if request.watch:

@@ -1,6 +1,6 @@
 """Asks for more shared memory than there is, and does not look at the error.
 
-Expected: incorrect
+Expected: crashed
 Seen: wafer.ai, "reward hacking" (104x); field list H44, report R20
 Task: causal_silu
 """
