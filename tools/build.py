@@ -1,11 +1,13 @@
 """Builds what a candidate asked `load_inline` for: two compilers at once, a precompiled header, a cache by content."""
 
+import contextlib
 import hashlib
 import json
 import re
 import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,13 @@ from tools.cache import cache_root, published
 from tools.candidate import Candidate
 from tools.confinement import for_compiler
 from tools.diagnostics import parse_diagnostics, parse_ptxas
+from tools.folders import read_regular, remove_folder, write_new
 from tools.inline_request import InlineRequest
 from tools.library_symbols import computing_symbols
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic, Extension
 from tools.toolchain import Toolchain
-from tools.usage import compiler_budget
+from tools.usage import FOLDER_LIMIT_BYTES, compiler_budget
 from tools.worker.sandbox import NOT_STARTED
 
 COMPILE_TIMEOUT_S = 300.0
@@ -105,16 +108,27 @@ class Builder:
 
     def _publish(self, folder: Path, request: InlineRequest, candidate: Candidate, started: float) -> Extension:
         try:
-            with published(folder) as work:
+            with published(folder) as kept, self._workplace() as work:
                 report = self._build_in(work, request, candidate, folder.name, started)
-                digest = hashlib.sha256((work / "extension.so").read_bytes()).hexdigest()
-                entry = {"sha256": digest, "report": report.model_dump(mode="json")}
-                (work / "report.json").write_text(json.dumps(entry))
+                library = _library(work)
+                (kept / "extension.so").write_bytes(library)
+                entry = {"sha256": hashlib.sha256(library).hexdigest(), "report": report.model_dump(mode="json")}
+                (kept / "report.json").write_text(json.dumps(entry))
         except OSError as error:
             raise HarnessError(
                 f"building in {self._root} failed: {error}; make room there, or set KERNELWRIGHT_CACHE."
             ) from error
         return report
+
+    @contextlib.contextmanager
+    def _workplace(self) -> Iterator[Path]:
+        """A folder for the compilers. They run what candidates tell them to, so nothing of it is kept but the library:
+        not the candidate's text, which workers of others could read, nor what else was left there."""
+        work = Path(tempfile.mkdtemp(prefix=".compiling-", dir=self._root))
+        try:
+            yield work
+        finally:
+            remove_folder(work)
 
     def _key(self, request: InlineRequest) -> str:
         parts = {
@@ -152,7 +166,7 @@ class Builder:
         self, work: Path, request: InlineRequest, candidate: Candidate, key: str, started: float
     ) -> Extension:
         # The compilers print the offending line from the file that #line names, so it must lie beside the sources.
-        (work / CANDIDATE_FILE).write_text(candidate.text, encoding="utf-8", errors="surrogateescape")
+        _write_source(work / CANDIDATE_FILE, candidate.text, errors="surrogateescape")
         jobs: list[Callable[[], _Unit]] = [lambda: self._compile_host(work, request, candidate, key)]
         if request.cuda_sources:
             jobs.append(lambda: self._compile_device(work, request, candidate, key))
@@ -163,8 +177,6 @@ class Builder:
             raise self._failure(request, output)
         self._link(work, request, units)
         calls = self._library_calls(work, units)
-        for unit in units:
-            unit.object_file.unlink()
         return Extension(
             label=request.name,
             key=key,
@@ -184,7 +196,7 @@ class Builder:
         flags += request.extra_cflags
         prelude = precompiled_prelude(chain, flags) if request.implicit_headers else None
         source = work / "main.cpp"
-        source.write_text(host_source(request, candidate, key, include_torch=prelude is None), "utf-8", "surrogatepass")
+        _write_source(source, host_source(request, candidate, key, include_torch=prelude is None))
         target = work / "main.o"
         use = [] if prelude is None else ["-include", str(prelude)]
         argv = [chain.host_compiler, *use, *flags, "-c", source.name, "-o", target.name]
@@ -208,7 +220,7 @@ class Builder:
         includes = "".join(f"#include <{header}>\n" for header in implicit)
         source = work / ("cuda.cu" if plain else "cuda_light.cu")
         body = located(request.cuda_sources, candidate, "cuda_sources")
-        source.write_text(includes + body, "utf-8", "surrogatepass")
+        _write_source(source, includes + body)
         target = work / "cuda.o"
         flags = [f"-DTORCH_EXTENSION_NAME={module_name(key)}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
         flags += [f"-I{path}" for path in request.extra_include_paths]
@@ -280,3 +292,17 @@ class Builder:
             tail = output.strip()[-2000:] or "the compiler printed nothing"
             return BuildError(f"the build failed without an error message that could be read:\n{tail}")
         return BuildError(advice(request, errors), diagnostics)
+
+
+def _write_source(path: Path, text: str, errors: str = "surrogatepass") -> None:
+    try:
+        write_new(path, text, errors=errors)
+    except FileExistsError as error:
+        raise BuildError(f"the compiler was made to put something of its own in the place of {path.name}.") from error
+
+
+def _library(work: Path) -> bytes:
+    try:
+        return read_regular(work / "extension.so", limit=FOLDER_LIMIT_BYTES)
+    except OSError as error:
+        raise BuildError(f"the linker left no library that can be used: {error.strerror or error}.") from error

@@ -1,13 +1,13 @@
 """Where built extensions, precompiled headers and PyTorch's own compile caches are kept between processes."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.errors import UsageError
+from tools.folders import remove_folder
 
 
 def cache_root() -> Path:
@@ -44,4 +44,4 @@ def published(final: Path) -> Iterator[Path]:
             if not final.is_dir():
                 raise
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_folder(work)

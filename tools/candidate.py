@@ -34,7 +34,8 @@ class Candidate:
     def _string_literals(self) -> tuple[ast.Constant, ...]:
         try:
             tree = ast.parse(self.text)
-        except (SyntaxError, ValueError):
+        # A worker could compile it, but here the stack is deeper, and a syntax tree needs more of it.
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return ()
         return tuple(n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.build import BuildError
+from tools.folders import read_regular
 from tools.replies import WorkerFault
 from tools.results import Diagnostic
 from tools.usage import Budget
@@ -76,7 +77,7 @@ def death(code: int | None, printed: str) -> CandidateFault:
 def printed_end(scratch: Path) -> str:
     """The end of what the candidate and its runtime printed; it often names the cause of a crash."""
     try:
-        raw = (scratch / "printed.txt").read_bytes()[-4 * _PRINTED_TAIL :]
+        raw = read_regular(scratch / "printed.txt", last=4 * _PRINTED_TAIL)
     except OSError:
         return ""
     lines = [line for line in raw.decode("utf-8", "replace").splitlines() if not _OUR_FRAMES.match(line)]

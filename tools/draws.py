@@ -173,13 +173,16 @@ class Trial:
 
 
 REPEATED_CALLS = 10
+MANY = 40
+"""The largest batch, where the benchmark shape has none that is larger."""
 
 
 def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
     """The untimed checks of a candidate, drawn anew for each.
 
     They hold the smallest valid shape, a length shorter than the receptive field, lengths that are no multiple of any
-    tile, a batch of one and others, the benchmark shape, and every kind of input. One of them is asked several times.
+    tile, a length between those and the benchmark's, a batch of one, few and many, the benchmark shape, and every kind
+    of input. One of them is asked several times.
     """
     field = max(2, facts.receptive_field)
     longest = 3 * field + 700
@@ -193,12 +196,21 @@ def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
         (1, 64 * draws.integer(field // 64 + 1, longest // 64) + 1, LARGE, 1),
         (draws.integer(3, 5), 2 * draws.integer(field // 2 + 40, longest // 2) + 1, SMALL, 1),
         (2, field + draws.integer(60, 120), IMPULSES, 1),
+        (draws.integer(9, MANY), field + draws.integer(12, 40), USUAL, 1),
+        (1, _between(longest, list(facts.benchmark_sizes(target).values()), draws), USUAL, 1),
     )
     drawn = [Trial(_fit(facts, batch, length), kind, instance) for batch, length, kind, instance in wanted]
     repeated = _fit(facts, draws.integer(2, 3), field + draws.integer(60, 120))
     drawn.append(Trial(repeated, UNEVEN, 1, REPEATED_CALLS))
     drawn.append(Trial(facts.benchmark_sizes(target), USUAL, 1))
     return tuple(drawn)
+
+
+def _between(longest: int, benchmark: list[int], draws: Draws) -> int:
+    """A length between the longest of the small trials and the benchmark's, uniform in its logarithm."""
+    most = max(longest, benchmark[-1] if len(benchmark) > 1 else 0)
+    share = float(draws.host_uniform((), 0.0, 1.0))
+    return int(longest * math.exp(share * math.log(most / longest)))
 
 
 def _fit(facts: TaskFacts, batch: int, length: int) -> dict[str, int]:

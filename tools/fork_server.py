@@ -4,7 +4,6 @@ import contextlib
 import json
 import mmap
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from tasks.errors import HarnessError
 from tools import bubblewrap, confinement
 from tools.cache import cache_root
 from tools.confinement import for_worker, import_folders
+from tools.folders import remove_folder
 from tools.process import scrubbed_environment
 from tools.usage import Budget, identity_of, memory_limit_bytes
 from tools.worker.messages import GATE_BYTES, Wire
@@ -116,7 +116,7 @@ class ForkServer:
             return worker
         except BaseException:
             ours.close()
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_folder(scratch)
             raise
         finally:
             os.close(memory_fd)
@@ -168,7 +168,7 @@ class ForkServer:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._log.close()
-        shutil.rmtree(self._root, ignore_errors=True)
+        remove_folder(self._root)
 
     @contextlib.contextmanager
     def _failing_clearly(self) -> Iterator[None]:

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
-import shutil
 from pathlib import Path
 
 from tools import process
 from tools.cache import cache_root, published
 from tools.confinement import for_compiler
+from tools.folders import remove_folder
 from tools.toolchain import Toolchain
 from tools.usage import compiler_budget
 
@@ -59,4 +59,4 @@ def _forget_the_oldest(root: Path) -> None:
     entries = [path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")]
     entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for stale in entries[KEPT:]:
-        shutil.rmtree(stale, ignore_errors=True)
+        remove_folder(stale)

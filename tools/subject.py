@@ -10,7 +10,7 @@ from tools.candidate import Candidate
 from tools.replies import Done, Written
 from tools.verdict import Verdict
 from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Region, Report, Slot, Stage, Timed
+from tools.worker.messages import Call, Construct, Fill, Load, Probe, Recall, Region, Report, Slot, Stage, Timed
 from tools.worker.shared_memory import aligned, name_of, view
 from tools.workers import CandidateFault, Worker
 
@@ -86,6 +86,10 @@ class Subject:
     def construct(self, init_inputs: str, *, training: bool) -> Done:
         """Make a new `ModelNew`."""
         return self.worker.ask(Construct(init_inputs, training), self._limits.load_s, self._builder, self.candidate)
+
+    def recall(self, number: int) -> Done:
+        """Go on with the model that was made as this one, counted from 0."""
+        return self.worker.ask(Recall(number), self._limits.call_s, self._builder, self.candidate)
 
     def probe(self, inputs: Named) -> Done:
         """Call forward only to see which extension it builds."""

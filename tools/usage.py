@@ -9,6 +9,7 @@ NOT counted: files that are mapped, unlinked and closed, and shared anonymous me
 """
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _BLOCK_BYTES = 512
 _GROUP, _RESIDENT = 2, 21
 """Places in /proc/PID/stat after the name in brackets (proc(5) counts from 1: fields 5 and 24)."""
 FOLDER_LIMIT_BYTES = 512 << 20
+_OUT_OF_REACH_BYTES = 1 << 60
 PROCESS_LIMIT = 256
 MEMORY_SHARE = 0.75
 """The share of the host's memory that a worker may take."""
@@ -140,11 +142,19 @@ def _nameless_bytes(pids: list[int], ignored: FileIdentity | None) -> int:
 
 
 def _folder_bytes(folder: Path) -> int:
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(Path(place) / name).st_blocks * _BLOCK_BYTES
+    """What files below a folder take. One that lies too deep for a path to reach it counts as more than any budget."""
+    total, waiting = 0, [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return _OUT_OF_REACH_BYTES
     return total
 
 

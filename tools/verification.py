@@ -73,12 +73,28 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
             share = own_share(returned, subject.worker.extensions)
             if trial.calls > 1:
                 determinism = _repeat(subject, trial, inputs, state, answer, limits_of, returned)
+        checks += _first_again(subject, session, drawn, states, limits_of)
         if facts.causal_axis is not None:
-            checks.append(probe_causality(session, subject, states[instance], limits_of))
+            checks.append(probe_causality(session, subject, states[0], limits_of))
         assert determinism is not None, "one trial is asked several times"
         return Verification(tuple(checks), determinism, share)
     finally:
         subject.close()
+
+
+def _first_again(
+    subject: Subject,
+    session: Session,
+    drawn: list[tuple[Trial, Named, Answer]],
+    states: list[dict[str, torch.Tensor]],
+    limits_of: LimitsOf,
+) -> list[Check]:
+    """Ask the first instance once more, after others were made: a network holds many layers of a kind."""
+    subject.recall(0)
+    trial, inputs, answer = drawn[1]
+    where = f"{trial.label}, the first instance again after a second one was made"
+    returned = call(subject, inputs, session.updated_state(states[0]), answer, where)
+    return compare(returned, answer, limits_of, where, Verdict.INCORRECT)
 
 
 def asked(session: Session, trial: Trial, state: dict[str, torch.Tensor]) -> tuple[Trial, Named, Answer]:

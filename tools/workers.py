@@ -8,7 +8,6 @@ size the candidate's own write fails, which is `crashed`, and a verdict must not
 import contextlib
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -25,6 +24,7 @@ from tools.build import Builder, BuildError, BuiltExtension
 from tools.candidate import Candidate
 from tools.candidate_fault import CandidateFault as CandidateFault
 from tools.candidate_fault import death, fault_told, printed_end
+from tools.folders import remove_folder
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension
 from tools.usage import Budget, FileIdentity, excess, usage
@@ -295,4 +295,4 @@ class Worker:
             self._ended = True
             with contextlib.suppress(HarnessError):
                 self.server.reap(self.number)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        remove_folder(self.scratch)

@@ -1,6 +1,8 @@
 """C++ extensions are really built: errors at the candidate's own lines, and libraries that do not clash."""
 
+import shlex
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,18 @@ def test_a_function_without_a_declaration_is_explained() -> None:
         (None, "cpp_sources[0]"),
         (None, "binding"),
     ]
+
+
+def test_what_a_compiler_leaves_is_neither_written_through_nor_kept(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    left = f'ln -s {victim} report.json; echo > left; exec "$0" "$@"'
+    request = InlineRequest(
+        name="x",
+        cpp_sources=(f'extern "C" int f() {{ return 0; }}  // {tmp_path}',),
+        extra_cflags=("-wrapper", shlex.quote(f"/bin/sh,-c,{left}")),
+        implicit_headers=False,
+    )
+    built = Builder(find_toolchain()).build(request, Candidate("secret"))
+    assert victim.read_text() == "precious"
+    assert sorted(path.name for path in built.library.parent.iterdir()) == ["extension.so", "report.json"]

@@ -87,3 +87,7 @@ def test_a_text_that_is_no_python_maps_only_what_it_holds_letter_by_letter() -> 
     text = 'def broken(:\nCPP = """int f();\n"""\n'
     assert first_line(text, "int f();\n") == 2
     assert first_line(text, "int g();\n") is None
+
+
+def test_a_text_whose_tree_is_too_deep_has_no_literals() -> None:
+    assert first_line("x = " + "+".join(["1"] * 50_000), "int f();") is None

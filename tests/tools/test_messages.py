@@ -15,6 +15,7 @@ from tools.worker.messages import (
     Fill,
     Load,
     Probe,
+    Recall,
     Region,
     Report,
     Request,
@@ -42,6 +43,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     [
         Load("import torch\n# größe", "cuda", True),
         Construct("[3]", False),
+        Recall(1),
         Probe((SLOT, SLOT)),
         Probe(()),
         Fill((SLOT,)),

@@ -55,6 +55,14 @@ class Construct:
 
 
 @dataclass(frozen=True)
+class Recall:
+    """Go on with an earlier `ModelNew`, which kept its parameters; they are counted from 0."""
+
+    op: ClassVar[str] = "recall"
+    number: int
+
+
+@dataclass(frozen=True)
 class Probe:
     """Call `forward` on CPU tensors only to see which extension it builds; the call's own end does not matter."""
 
@@ -121,7 +129,7 @@ class Report:
     op: ClassVar[str] = "report"
 
 
-Request = Load | Construct | Probe | Fill | Call | Stage | Timed | Report
+Request = Load | Construct | Recall | Probe | Fill | Call | Stage | Timed | Report
 
 
 class Wire:
@@ -173,7 +181,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Probe, Fill, Call, Stage, Timed, Report)}[op]
+    kind = {cls.op: cls for cls in (Load, Construct, Recall, Probe, Fill, Call, Stage, Timed, Report)}[op]
     for name in ("inputs", "state"):
         if name in fields:
             fields[name] = _slots(fields[name])

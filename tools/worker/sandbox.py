@@ -7,7 +7,7 @@ refused (from ABI 4), so are signals to processes outside and abstract sockets (
 /proc must not be among the given ones: Landlock alone was seen to leave /proc/PID/environ readable to root.
 
 seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure,
-leave the process group or make shared memory and queues that outlive it (System V's, and POSIX message queues).
+leave the process group, change what another process gets of the machine, or make what outlives all processes.
 
 In namespaces of its own (`tools.bubblewrap`) a process can also be given empty file systems that nobody else sees.
 
@@ -58,13 +58,25 @@ _REFUSED_CALLS = {
     "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
     # A process that left its group would not be stopped and ended with it.
     "setpgid": 109, "setsid": 112,
-    # What these make outlives the process that made it, and any later one may read it.
-    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
     "sethostname": 170, "setdomainname": 171,
     # io_uring carries out other calls where no filter sees them.
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    # What they make outlives every process, counts for no budget, and is seen by later workers.
+    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
+    "process_madvise": 440, "process_mrelease": 448,
 }  # fmt: skip
+# Neither Landlock nor a user namespace keeps a process from slowing down or limiting others of its user, the worker of
+# the baseline and the fork server among them. Each call with the place of the argument that names the other process.
+_ON_A_PROCESS = {
+    "prlimit64": (302, 0), "sched_setaffinity": (203, 0), "sched_setparam": (142, 0), "sched_setscheduler": (144, 0),
+    "sched_setattr": (314, 0), "migrate_pages": (256, 0), "move_pages": (279, 0),
+    "setpriority": (141, 1), "ioprio_set": (251, 1),
+}  # fmt: skip
+# Of the calls that can also name all processes of a user, by their first argument: which value does.
+_ALL_OF_A_USER = {"setpriority": 2, "ioprio_set": 3}
 _SOCKET, _AF_UNIX = 41, 1
+_ARGUMENTS = 16
+"""Where they start in struct seccomp_data, eight bytes each, the lower half first."""
 _X86_64 = 0xC000003E
 _X32_BIT = 0x40000000
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -190,12 +202,29 @@ def _filter() -> list[tuple[int, int, int, int]]:
     ]
     for number in _REFUSED_CALLS.values():
         program += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
+    for name, (number, place) in _ON_A_PROCESS.items():
+        program += _only_on_itself(number, place, _ALL_OF_A_USER.get(name, -1))
     return [
         *program,
         (_JUMP_EQUAL, 0, 3, _SOCKET),
-        (_LOAD, 0, 0, 16),
+        (_LOAD, 0, 0, _ARGUMENTS),
         (_JUMP_EQUAL, 1, 0, _AF_UNIX),
         (_RETURN, 0, 0, _ERRNO | _EACCES),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _only_on_itself(number: int, place: int, everybody: int) -> list[tuple[int, int, int, int]]:
+    """Refuse a call whose argument at `place` is neither 0, the caller, nor this process; and one whose first argument
+    is `everybody`."""
+    return [
+        (_JUMP_EQUAL, 0, 7, number),
+        (_LOAD, 0, 0, _ARGUMENTS),
+        (_JUMP_EQUAL, 3 if everybody >= 0 else 0, 0, max(0, everybody)),
+        (_LOAD, 0, 0, _ARGUMENTS + 8 * place),
+        (_JUMP_EQUAL, 2, 0, 0),
+        (_JUMP_EQUAL, 1, 0, os.getpid()),
+        (_RETURN, 0, 0, _ERRNO | _EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
 

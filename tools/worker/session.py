@@ -13,7 +13,20 @@ from tools.worker.clock import DeviceClock, Gate
 from tools.worker.device_memory import allocate_shared
 from tools.worker.launch_errors import LaunchErrors
 from tools.worker.load_inline import CollectedError, InlineLoader
-from tools.worker.messages import GATE_BYTES, Call, Construct, Fill, Load, Probe, Report, Request, Stage, Timed, Wire
+from tools.worker.messages import (
+    GATE_BYTES,
+    Call,
+    Construct,
+    Fill,
+    Load,
+    Probe,
+    Recall,
+    Report,
+    Request,
+    Stage,
+    Timed,
+    Wire,
+)
 from tools.worker.plain_values import decode
 from tools.worker.shared_memory import apart
 from tools.worker.tensors import ContractError
@@ -44,6 +57,7 @@ class Session:
         self._launch_errors = LaunchErrors("cpu")
         self._module = ModuleType("candidate")
         self._model: torch.nn.Module = torch.nn.Module()
+        self._models: list[torch.nn.Module] = []
         self._timed_memory = self._memory
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
@@ -57,6 +71,9 @@ class Session:
                     return self._load(request)
                 case Construct():
                     return self._construct(request)
+                case Recall():
+                    self._model = self._models[request.number]
+                    return {}
                 case Probe():
                     return self._probe(request)
                 case Fill():
@@ -92,6 +109,7 @@ class Session:
             raise ContractError("ModelNew(...) did not give a torch.nn.Module")
         self._model.train(request.training)
         self._model.to(self._device)
+        self._models.append(self._model)
         self._clock.synchronize()
         return {"requested": self._loader.requested}
 

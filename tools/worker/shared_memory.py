@@ -42,7 +42,9 @@ def view(memory: torch.Tensor, slot: Slot) -> torch.Tensor:
     dtype = dtype_of(slot.dtype)
     count = math.prod(slot.shape)
     size = count * dtype.itemsize
-    if slot.offset < 0 or min(slot.shape, default=0) < 0 or slot.offset + size > memory.numel():
+    # Beside a size of 0, one beyond 64 bits takes no memory.
+    beyond = max(slot.shape, default=0) > memory.numel()
+    if slot.offset < 0 or min(slot.shape, default=0) < 0 or beyond or slot.offset + size > memory.numel():
         raise ValueError(f"{slot.name} does not lie within the shared memory")
     return memory[slot.offset : slot.offset + size].view(dtype).view(slot.shape)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from torch._C._autograd import DeviceType, _disable_profiler, _enable_profiler, _prepare_profiler
 from torch._C._profiler import (
     ProfilerActivity,
@@ -23,11 +24,15 @@ PLAIN_OPERATORS = frozenset(
     ones_like pad permute pin_memory _pin_memory real record_stream reshape resize_ resize_as_ resolve_conj resolve_neg
     select set_ size slice split split_with_sizes squeeze squeeze_ stack stride swapaxes t t_ transpose transpose_
     unbind unflatten unsafe_chunk unsafe_split unsqueeze unsqueeze_ view view_as view_as_real _unsafe_view zero_ zeros
-    zeros_like _local_scalar_dense select_scatter slice_scatter
+    zeros_like _local_scalar_dense select_scatter slice_scatter unfold
     """.split()  # noqa: SIM905  a list of 100 quoted names is harder to read
 )
 _MARK = "kernelwright: a timed call"
-_OPERATORS_OF_LIBRARIES = ("aten", "prim", "prims", "mkldnn", "mkldnn_prepacked", "inductor", "cudnn", "quantized")
+_OWN_BOOKKEEPING = ("profiler", "_test")
+# Those that are there before any candidate is loaded: mkl, onednn and some twenty more. `prim` is the JIT's.
+_OPERATORS_OF_LIBRARIES = frozenset(
+    {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()} | {"prim", "cudnn"}
+) - set(_OWN_BOOKKEEPING)
 
 
 def _computes(operator: str) -> bool:
