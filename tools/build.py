@@ -41,6 +41,8 @@ _NVCC_DEFINES = (
 _NEEDS_TORCH = re.compile(r"torch|\bat::|\bc10::|\bATen\b|TORCH_|AT_DISPATCH|\bAT_|C10_|py::|pybind")
 _CUDA_HEADERS = ("cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h")
 _STANDARD_HEADERS = ("algorithm", "cfloat", "cmath", "cstdint", "cstdio", "limits", "tuple", "vector")
+_LONGEST_SIGNATURE = 2000
+"""Characters; without a bound, a source of many such words would take hours to search."""
 # Errors that a header could cure; others are the same with and without PyTorch's headers.
 _MAYBE_A_HEADER = re.compile(
     r"undefined|has no member|not a type|no instance|must be a class|cannot open source|namespace"
@@ -324,7 +326,7 @@ def _advice(request: InlineRequest, errors: list[Diagnostic]) -> str:
     for name in request.functions or {}:
         if not any(_is_about(error, name) for error in errors):
             continue
-        if re.search(rf"__global__[^;{{]*\b{re.escape(name)}\s*\(", cuda):
+        if re.search(rf"__global__[^;{{]{{0,{_LONGEST_SIGNATURE}}}\b{re.escape(name)}\s*\(", cuda):
             return (
                 f"functions=[{name!r}] names a __global__ kernel. Python cannot launch a kernel: write a host function "
                 f"that takes torch::Tensor arguments and launches {name}<<<grid, block>>>(...), declare that function "
