@@ -8,6 +8,8 @@ from tools.inline_request import InlineRequest
 from tools.results import Diagnostic
 
 CANDIDATE_FILE = "candidate.py"
+_LONGEST_SIGNATURE = 2000
+"""Characters; without a bound, a source of many such words would take hours to search."""
 
 
 def module_name(key: str) -> str:
@@ -52,7 +54,7 @@ def advice(request: InlineRequest, errors: list[Diagnostic]) -> str:
     for name in request.functions or {}:
         if not any(_is_about(error, name) for error in errors):
             continue
-        if re.search(rf"__global__[^;{{]*\b{re.escape(name)}\s*\(", cuda):
+        if re.search(rf"__global__[^;{{]{{0,{_LONGEST_SIGNATURE}}}\b{re.escape(name)}\s*\(", cuda):
             return (
                 f"functions=[{name!r}] names a __global__ kernel. Python cannot launch a kernel: write a host function "
                 f"that takes torch::Tensor arguments and launches {name}<<<grid, block>>>(...), declare that function "

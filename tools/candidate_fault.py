@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tools.build import BuildError
 from tools.folders import read_regular
+from tools.printable import printable
 from tools.replies import WorkerFault
 from tools.results import Diagnostic
 from tools.usage import Budget
@@ -80,6 +81,6 @@ def printed_end(scratch: Path) -> str:
         raw = read_regular(scratch / "printed.txt", last=4 * _PRINTED_TAIL)
     except OSError:
         return ""
-    lines = [line for line in raw.decode("utf-8", "replace").splitlines() if not _OUR_FRAMES.match(line)]
+    lines = [line for line in printable(raw.decode("utf-8", "replace")).splitlines() if not _OUR_FRAMES.match(line)]
     text = "\n".join(lines).strip()[-_PRINTED_TAIL:]
     return f"\nIt had printed:\n{text}" if text else ""

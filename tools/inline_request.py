@@ -5,6 +5,7 @@ import shlex
 from pydantic import field_validator
 
 from tasks.record import Record
+from tools.printable import printable
 
 
 class InlineRequest(Record):
@@ -30,6 +31,12 @@ class InlineRequest(Record):
     def _one_flag_each(cls, flags: tuple[str, ...]) -> tuple[str, ...]:
         """Several flags in one text are several flags: PyTorch hands them to a shell, which splits them too."""
         return tuple(part for flag in flags for part in shlex.split(flag))
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_printable(cls, name: str) -> str:
+        """A label only, for people and models to read."""
+        return printable(name)
 
     @field_validator("functions")
     @classmethod

@@ -5,7 +5,9 @@ unpickles anything from one.
 """
 
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +26,7 @@ from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import disturbance, require_plausible, slower_clock_ns
+from tools.printable import printable
 from tools.replies import Done
 from tools.results import (
     Baseline,
@@ -103,7 +106,7 @@ class Judge:
             return self._compile(candidate, started)
         except CandidateFault as fault:
             return self._fault("build", candidate, fault, started)
-        except (UnavailableError, HarnessError) as error:
+        except Exception as error:
             return self._own_fault("build", candidate, error, started)
 
     def _compile(self, candidate: Candidate, started: float) -> Built:
@@ -144,7 +147,7 @@ class Judge:
                 verification = verify_candidate(self._session, candidate, allow_library=self.allow_library)
         except CandidateFault as fault:
             return self._fault("verify", candidate, fault, started)
-        except (UnavailableError, HarnessError) as error:
+        except Exception as error:
             return self._own_fault("verify", candidate, error, started)
         return Verified(
             candidate=candidate.id,
@@ -164,7 +167,7 @@ class Judge:
                 return self._benchmark(candidate, against, started)
         except CandidateFault as fault:
             return self._fault("benchmark", candidate, fault, started)
-        except (UnavailableError, HarnessError) as error:
+        except Exception as error:
             return self._own_fault("benchmark", candidate, error, started)
 
     def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
@@ -298,11 +301,17 @@ class Judge:
 
     @staticmethod
     def _own_fault(stage: Stage, candidate: Candidate, error: Exception, started: float) -> Fault:
+        """Whatever fails here that is no candidate's fault ends this candidate's evaluation, never those of the next."""
         unavailable = isinstance(error, UnavailableError)
+        message = str(error)
+        if not isinstance(error, UnavailableError | HarnessError):
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            message = f"the harness failed: {type(error).__name__}: {printable(message)} ({where}); please report this."
         return Fault(
             stage=stage,
             verdict=Verdict.UNAVAILABLE if unavailable else Verdict.HARNESS_ERROR,
-            message=str(error),
+            message=message,
             candidate=candidate.id,
             seconds=time.monotonic() - started,
         )

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.printable import printable
 from tools.usage import Budget, excess, usage
 
 OUTPUT_LIMIT_BYTES = 4 << 20
@@ -84,7 +85,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         sink.seek(0)
-        output = sink.read(OUTPUT_LIMIT_BYTES).decode("utf-8", "replace")
+        output = printable(sink.read(OUTPUT_LIMIT_BYTES).decode("utf-8", "replace"))
     return Completed(process.returncode, output, timed_out, over)
 
 

@@ -1,13 +1,16 @@
 """What a worker may answer. It is not trusted, so every line is validated before anything is done with it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from tasks.errors import ProtocolError
 from tasks.record import Record
 from tools.inline_request import InlineRequest
+from tools.printable import printable
 
+Told = Annotated[str, AfterValidator(printable)]
+"""A text that ends up in a message."""
 _NO_TIME = 1 << 63
 """Nanoseconds beyond which a number is no time: 292 years."""
 
@@ -15,7 +18,7 @@ _NO_TIME = 1 << 63
 class Written(Record):
     """A tensor that the worker says it wrote to the shared memory."""
 
-    name: str = Field(max_length=400)
+    name: Told = Field(max_length=400)
     dtype: str = Field(max_length=40)
     shape: tuple[int, ...] = Field(max_length=16)
     offset: int | None = None
@@ -27,15 +30,15 @@ class Done(Record):
 
     requested: int = 0
     """How many extensions the candidate has asked for so far."""
-    ended_by: str = ""
+    ended_by: Told = ""
     matched: str = ""
     prepare_ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     outputs: tuple[Written, ...] = ()
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
-    computing: dict[str, int] = Field(default_factory=dict)
-    launched: dict[str, tuple[int, int]] = Field(default_factory=dict)
-    launch_error: str = Field(default="", max_length=400)
+    computing: dict[Told, int] = Field(default_factory=dict)
+    launched: dict[Told, tuple[int, int]] = Field(default_factory=dict)
+    launch_error: Told = Field(default="", max_length=400)
     marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)
     handle: str = Field(default="", max_length=128)
@@ -46,9 +49,9 @@ class WorkerFault(Record):
     """The candidate's fault, as the worker tells it."""
 
     kind: Literal["contract", "build", "syntax", "memory", "exit", "exception"]
-    type: str
-    message: str
-    lines: tuple[str, ...] = ()
+    type: Told
+    message: Told
+    lines: tuple[Told, ...] = ()
     """The candidate's frames, innermost last."""
 
 

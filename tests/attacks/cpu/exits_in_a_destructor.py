@@ -1,6 +1,6 @@
 """Ends its process when its first instance is replaced.
 
-Expected: no_result
+Expected: correct, no_result (its kernel is right; whether an instance is dropped while there are questions decides)
 Seen: variant of field list H28
 Task: causal_silu
 """
