@@ -301,7 +301,7 @@ class Judge:
 
     @staticmethod
     def _own_fault(stage: Stage, candidate: Candidate, error: Exception, started: float) -> Fault:
-        """Whatever fails here that is no candidate's fault ends this candidate's evaluation, never those of the next."""
+        """Whatever fails that is no candidate's fault ends this candidate's evaluation, never those of the next."""
         unavailable = isinstance(error, UnavailableError)
         message = str(error)
         if not isinstance(error, UnavailableError | HarnessError):
