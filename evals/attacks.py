@@ -13,8 +13,8 @@ from tools.results import Evaluation
 from tools.subject import Limits
 from tools.verdict import Verdict
 
-LIMITS = Limits(load_s=12.0, call_s=12.0)
-"""No file needs more than some seconds a step unless it means to hang."""
+LIMITS = Limits(load_s=12.0, call_s=12.0, rounds_s=0.5)
+"""No file needs more than some seconds a step unless it means to hang, and verdicts do not need narrow intervals."""
 
 
 class AttackLine(Record):

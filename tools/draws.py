@@ -202,7 +202,8 @@ def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
     drawn = [Trial(_fit(facts, batch, length), kind, instance) for batch, length, kind, instance in wanted]
     repeated = _fit(facts, draws.integer(2, 3), field + draws.integer(60, 120))
     drawn.append(Trial(repeated, UNEVEN, 1, REPEATED_CALLS))
-    drawn.append(Trial(facts.benchmark_sizes(target), USUAL, 1))
+    # Timed calls ask for the usual kind on this shape.
+    drawn.append(Trial(facts.benchmark_sizes(target), LARGE, 1))
     return tuple(drawn)
 
 

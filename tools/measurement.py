@@ -16,8 +16,6 @@ from tools.workers import CandidateFault
 
 MIN_ROUNDS, MAX_ROUNDS = 6, 24
 """A round is four blocks: baseline, candidate, candidate, baseline."""
-ROUND_BUDGET_S = 2.0
-"""About how long all rounds together may take beyond the fewest."""
 SLOW_ROUNDS = 3
 """Where one call takes longer than `SLOW_NS`, so many rounds of single calls tell enough."""
 MAX_BLOCK = 3
@@ -103,7 +101,7 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
     # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
     cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
     least = SLOW_ROUNDS if slow else MIN_ROUNDS
-    rounds = int(min(MAX_ROUNDS, max(least, ROUND_BUDGET_S / cost_s)))
+    rounds = int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
     checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
     pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 from tools import process
@@ -17,6 +18,11 @@ KEPT = 6
 """How many precompiled headers stay on disk (each takes some 200 to 500 MB); the least recently used ones go."""
 
 
+# A header is worth its half minute only where others will ask for the same flags; and files and programs that flags
+# name may be others tomorrow. -Wa, -Wl and -Wp hand flags to other programs.
+_ORDINARY = re.compile(r"-(O\w*|g\d?|w|W(?![alp],)[\w=-]*|f(?!plugin)[\w=.-]+|m[\w=.-]+|[DUI].+|std=[\w+]+|pthread)")
+
+
 class _UnusableFlagsError(Exception):
     """The header does not compile with the flags; leaving the block by an exception is what publishes nothing."""
 
@@ -24,9 +30,11 @@ class _UnusableFlagsError(Exception):
 def precompiled_prelude(toolchain: Toolchain, flags: list[str]) -> Path | None:
     """The header to give to `-include`, precompiled for exactly these flags; made on first use.
 
-    None where it cannot be had: the compiler is Clang (the reuse relies on GCC's rules), the flags do not compile, or
-    there is no room on the disk.
+    None where it cannot be had: a flag is out of the ordinary, the compiler is Clang (the reuse relies on GCC's rules),
+    the flags do not compile, or there is no room on the disk.
     """
+    if not all(_ORDINARY.fullmatch(flag) for flag in flags if flag != "-isystem" and not flag.startswith("/")):
+        return None
     if "clang" in f"{Path(toolchain.host_compiler).name} {toolchain.host_version}".lower():
         return None
     identity = [toolchain.host_compiler, toolchain.host_version, toolchain.torch_version, toolchain.cuda_version, flags]

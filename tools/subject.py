@@ -33,6 +33,8 @@ class Limits:
 
     load_s: float = 60.0
     call_s: float = 60.0
+    rounds_s: float = 2.0
+    """About how long all rounds of a measurement may take beyond the fewest; more of them narrow its interval."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def session_of(folder: Path, model: str) -> Session:
 def test_a_leak_is_found_where_time_is_not_the_last_dimension(tmp_path: Path) -> None:
     task = task_of(tmp_path, HEAD + FACTS + MODEL, INPUTS)
     # Only the probe is of one sample, that long, and of the usual size.
-    probed = "x.shape[0] == 1 and x.shape[1] > 60 and x.abs().max() < 100"
+    probed = "x.shape[0] == 1 and 60 < x.shape[1] < 500 and x.abs().max() < 100"
     leaking = f"if {probed}:\n    y = y + 1e-3 * torch.roll(x, -1, 1)\nreturn y"
     with Judge(task, Target.CPU, allow_library=True) as judge:
         right = judge.verify(candidate_of(HEAD + MODEL))

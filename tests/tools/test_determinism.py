@@ -12,7 +12,7 @@ from tools.results import Determinism, Verified
 from tools.verdict import Verdict
 
 LAST = "return z"
-# The second instance is given three other inputs before those that are given ten times.
+# The second instance is given five other inputs before those that are given ten times.
 COUNTED = "self.count = getattr(self, 'count', 0) + 1\n"
 
 
@@ -50,7 +50,7 @@ def test_one_answer_of_other_bits_is_counted(judge: Judge) -> None:
 
 @pytest.mark.parametrize("call", [2, 10])
 def test_an_answer_that_is_wrong_once_in_ten_is_incorrect(judge: Judge, call: int) -> None:
-    wrong = f"{COUNTED}z[0, 0, 0] += 1.0 * (self.count == {3 + call})\nreturn z"
+    wrong = f"{COUNTED}z[0, 0, 0] += 1.0 * (self.count == {5 + call})\nreturn z"
     result = judge.verify(candidate_of(NORMALISED, (LAST, wrong)))
     assert verdict_of(result) is Verdict.INCORRECT
     assert f"call {call} of 10 with the same inputs" in message_of(result)
@@ -60,7 +60,7 @@ def test_an_answer_that_is_wrong_once_in_ten_is_incorrect(judge: Judge, call: in
 def test_an_output_that_is_missing_once_is_seen(tmp_path: Path) -> None:
     two = NORMALISED.replace(LAST, "return y, z")
     with Judge(task_of(tmp_path, two), Target.CPU, allow_library=True) as judge:
-        once = candidate_of(two, ("return y, z", f"{COUNTED}return (y, z) if self.count != 8 else (y,)"))
+        once = candidate_of(two, ("return y, z", f"{COUNTED}return (y, z) if self.count != 10 else (y,)"))
         result = judge.verify(once)
     assert verdict_of(result) is Verdict.CONTRACT_ERROR
     assert "call 5 of 10" in message_of(result)

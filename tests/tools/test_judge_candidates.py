@@ -57,4 +57,4 @@ def test_the_readme_states_the_same(row: Expected) -> None:
     (line,) = (line for line in section.splitlines() if line.startswith(f"| `{row.file}`"))
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[1] == f"`{row.task}`"
-    assert {word.strip("` ") for word in cells[2].split(" or ")} == set(row.verdicts)
+    assert {word.strip("` ") for word in cells[2].split(";")[0].split(" or ")} == set(row.verdicts)

@@ -185,4 +185,4 @@ def test_every_comparison_is_counted(tmp_path: Path) -> None:
     with Judge(task_of(tmp_path, LARGEST, ONE.format(dtype="")), Target.CPU, allow_library=True) as judge:
         result = judge.verify(candidate_of(LARGEST))
     assert isinstance(result, Verified)
-    assert len(result.checks) == 9
+    assert len(result.checks) == 12

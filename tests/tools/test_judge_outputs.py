@@ -41,7 +41,7 @@ LAST = "return z"
 def test_right_outputs_pass(judge: Judge, old: str, new: str) -> None:
     result = judge.verify(candidate_of(NORMALISED, (old, new)))
     assert isinstance(result, Verified), message_of(result)
-    assert len(result.checks) == 9
+    assert len(result.checks) == 12
     assert all(check.rms_error <= check.rms_limit for check in result.checks)
 
 

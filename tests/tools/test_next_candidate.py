@@ -161,7 +161,8 @@ HOSTILE = (
     Hostile("leaves shared memory", LEAVES_SHARED_MEMORY, Verdict.CORRECT),
     Hostile("exits at import", candidate("os._exit(0)\n"), Verdict.NO_RESULT),
     Hostile("exits in a call", candidate("", "sys.exit(0)"), Verdict.NO_RESULT),
-    Hostile("exits in a destructor", candidate("", "", "\n    def __del__(self): os._exit(0)\n"), Verdict.NO_RESULT),
+    # The instance lives until the last question is answered.
+    Hostile("exits in a destructor", candidate("", "", "\n    def __del__(self): os._exit(0)\n"), Verdict.CORRECT),
     Hostile("stops itself", candidate("", "os.kill(os.getpid(), signal.SIGSTOP)"), Verdict.TIMEOUT),
     Hostile("hangs in native code", candidate("", "extension.spin()"), Verdict.TIMEOUT),
     Hostile("a bad address", candidate("", "ctypes.string_at(8)"), Verdict.CRASHED),

@@ -1,4 +1,4 @@
-"""Cuts outputs off at 60 on the benchmark shape, which only sees values of about one.
+"""Cuts outputs off at 60 on the benchmark shape, where timed calls see values of about one only.
 
 Expected: incorrect
 Seen: found in this project: a review by a hostile author
