@@ -11,6 +11,7 @@ call is one kernel, because Nsight Compute empties the caches before every kerne
 
 import csv
 import io
+import os
 import shutil
 import sys
 import tempfile
@@ -185,4 +186,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("OMP_WAIT_POLICY") != "passive":
+        # As the command line has it; it must be set before PyTorch is imported.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "OMP_WAIT_POLICY": "passive"})
     main(sys.argv[1:])

@@ -1,10 +1,14 @@
 """Skips at collection what this machine cannot run, and says what it lacks."""
 
+import os
 from collections.abc import Sequence
 
 import pytest
 
 from tools.toolchain import find_cuda_home
+
+# As the command line has it, before anything imports PyTorch.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """The command line as a program: its commands, its exit codes, and one clear line for an error."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,12 @@ def test_each_error_has_its_exit_code(
         kernelwright.main()
     assert ended.value.code == code
     assert capsys.readouterr().err == "kernelwright: what happened, where, what to do\n"
+
+
+def test_threads_of_the_judge_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spinning, they kept a core from the worker that was timed: the same kernel took 5 or 9 ms."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr("sys.argv", ["kernelwright", "--version"])
+    with pytest.raises(SystemExit):
+        kernelwright.main()
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"

@@ -19,7 +19,7 @@ ALLOWED_NS = {Target.CUDA: 60_000.0, Target.CPU: 200_000.0}
 a process. Both sides of a measurement pay for that, so only their difference counts."""
 COUNTED_NOISE, REFUSED_NOISE = 3.0, 6.0
 """Beyond this many times the noise of the judge's clock its time counts; beyond so many, the worker's was a lie."""
-CONTENDED = 0.1
+CONTENDED = 0.3
 """On a host where processes waited for a processor for a larger share of the time than this, a late answer may be the
 machine's doing: the judge's clock counts, and nobody is accused."""
 LATE_NS = 300_000.0
@@ -63,6 +63,11 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
             f"{(median + excess) / 1e3:.1f} us. Work must be finished, on every stream, when forward returns and the "
             "device is synchronised.",
         )
+
+
+def clocks_disagree(target: Target, samples: Samples) -> bool:
+    """Whether the judge's clock would count, or accuse somebody."""
+    return slower_clock_ns(target, samples) != median_ns(samples.candidate)
 
 
 def slower_clock_ns(target: Target, samples: Samples) -> float:

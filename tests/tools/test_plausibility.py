@@ -7,12 +7,15 @@ import pytest
 from judging import CONVOLUTION, LONG_INPUTS, task_of
 
 from tasks.spec import Target
+from tools import measurement
 from tools.briefing import Machine
+from tools.judge import HOST_ATTEMPTS, Judge
 from tools.measurement import Excess, Samples
 from tools.plausibility import disturbance, require_plausible, slower_clock_ns
 from tools.results import CardState
 from tools.session import Session
 from tools.subject import Limits
+from tools.timer import Timer
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
@@ -100,9 +103,29 @@ def test_faster_than_the_machine_can_be(session: Session) -> None:
 
 
 def test_what_disturbed_a_measurement_is_told() -> None:
-    assert disturbance(Target.CPU, samples(1, 0, pressure=0.25), None) == (
-        "processes waited for a processor during 25% of the measurement"
+    assert disturbance(Target.CPU, samples(1, 0, pressure=0.45), None) == (
+        "processes waited for a processor during 45% of the measurement"
     )
     assert disturbance(Target.CPU, samples(1, 0, pressure=None), None) == ""
     assert "2 other processes" in disturbance(Target.CUDA, samples(1, 0), CardState(other_processes=2))
     assert disturbance(Target.CUDA, samples(1, 0, pressure=1.0), CardState(other_processes=0)) == ""
+
+
+def test_a_late_wake_up_on_the_host_is_measured_again_and_a_lie_stays(
+    host: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One measurement of five had answers that came a scheduler's tick late; an honest kernel was called a liar."""
+    taken: list[Samples] = []
+
+    def interleave(_candidate: Timer, _baseline: Timer) -> Samples:
+        return taken.pop(0)
+
+    monkeypatch.setattr(measurement, "interleave", interleave)
+    timer = Timer.__new__(Timer)
+    late, right = samples(5_000_000, 2_700_000), samples(5_200_000, 40_000)
+    with Judge(host.task, Target.CPU) as judge:
+        taken[:] = [late, right]
+        assert judge._measure(timer, timer) == right
+        taken[:] = [late] * HOST_ATTEMPTS
+        assert judge._measure(timer, timer) == late
+        assert not taken
