@@ -51,7 +51,7 @@ for floor in (tools.commands, agent.commands, runs.commands, evals.commands, eva
 def main() -> None:
     """Run the command line; an error of Kernelwright's own becomes one line and an exit code."""
     # Threads of the judge that wait for more to do would keep a core from the worker that is timed: on two cores a call
-    # of 5.2 ms then took 9.1 every other time. PyTorch is not imported yet; workers keep their own way of waiting.
+    # of 5.2 ms then took 9.1 in two evaluations of five. PyTorch is not imported yet; workers wait as they always do.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         app()

@@ -175,23 +175,29 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
         expected: dimension 1 is the channel where it has two or more dimensions.
     """
     if not expected.numel():
-        return Errors(0.0, 0.0, 0.0, 0, ())
-    difference = output - expected
-    others = [dim for dim in range(expected.ndim) if dim != 1] if expected.ndim >= 2 else list(range(expected.ndim))
-    count = expected.numel() // (expected.shape[1] if expected.ndim >= 2 else 1)
-    off, true = (torch.linalg.vector_norm(each, dim=others, dtype=torch.float32) for each in (difference, expected))
-    largest = torch.linalg.vector_norm(difference, torch.inf, dim=others, dtype=torch.float32)
-    whole = torch.linalg.vector_norm(true) / math.sqrt(expected.numel())
+        return NO_ERROR
+    shape = tuple(expected.shape)
+    others = [dim for dim in range(len(shape)) if dim != 1 or len(shape) < 2]
+    off, true, largest = torch.zeros(3, shape[1] if len(shape) >= 2 else 1, device=expected.device)
+    for piece in pieces(shape):
+        channels = piece[1] if len(shape) >= 2 else slice(0, 1)
+        difference = output[piece] - expected[piece]
+        off[channels] += torch.linalg.vector_norm(difference, dim=others, dtype=torch.float32).square()
+        true[channels] += torch.linalg.vector_norm(expected[piece], dim=others, dtype=torch.float32).square()
+        most = torch.linalg.vector_norm(difference, torch.inf, dim=others, dtype=torch.float32)
+        largest[channels] = torch.maximum(largest[channels], most)
+    count = expected.numel() // len(true)
+    smallest = torch.finfo(torch.float32).tiny
+    whole = (true.mean() / count).sqrt().clamp_min(smallest)
     if not torch.isfinite(whole):
         # Infinities in their places are right, and differences of them are no numbers.
         return measure(output, expected)
-    scale = true / math.sqrt(count)
+    rms = float((off.mean() / count).sqrt() / whole)
+    scale = (true / count).sqrt().clamp_min(smallest)
     if count < POOLED_BELOW:
-        scale = torch.maximum(scale, whole)
-    smallest = torch.finfo(torch.float32).tiny
-    rms = float(torch.linalg.vector_norm(off) / math.sqrt(expected.numel()) / whole.clamp_min(smallest))
-    scale = scale.clamp_min(smallest)
-    channel = rms if count < POOLED_BELOW else float((off / math.sqrt(count) / scale).max())
+        scale, channel = torch.maximum(scale, whole), rms
+    else:
+        channel = float(((off / count).sqrt() / scale).max())
     return Errors(rms, channel, float((largest / scale).max()), 0, ())
 
 

@@ -54,7 +54,8 @@ def require_own_kernels(returned: Returned, extensions: Iterable[Extension], whe
         counted = ", ".join(f"{name[:120]} ({count}x)" for name, count in sorted(foreign.items())[:_SHOWN])
         raise CandidateFault(
             Verdict.LIBRARY_COMPUTE,
-            f"forward launched kernels that no extension of the candidate's defines ({where}): {counted}. {_ALLOWED}",
+            f"forward launched kernels that no extension of the candidate's defines ({where}): {counted}. {_ALLOWED} "
+            "One that is named like a library's counts as the library's: rename it.",
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasks.spec import Precision
-from tools.accuracy import Errors, Limits, limits, measure
+from tools.accuracy import Errors, Limits, limits, measure, measure_roughly
 
 INF, NAN = math.inf, math.nan
 
@@ -182,3 +182,40 @@ def test_an_honest_implementation_that_overflows_does_not_lift_the_limits() -> N
     """Where PyTorch itself gives infinities in the class, its error is infinite and must not become the limit."""
     allowed = limits(Precision.FP16, [errors(INF, 0.0, 0.0, broken=3), errors(1e-3, 1e-3, 1e-2)], 0.0)
     assert allowed.rms == pytest.approx(4e-3)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 50), (2, 5, 7), (64,), (), (3, 40), (2, 3, 4, 30)])
+def test_the_rough_measure_is_the_definition_in_working_precision(shape: tuple[int, ...]) -> None:
+    """One place for both would not tell: the other is in float64, and by another way of adding."""
+    expected = torch.randn(shape) * 3.0
+    output = expected + 1e-3 * torch.randn(shape)
+    rough, exact = measure_roughly(output, expected), measure(output, expected)
+    found, wanted = ((each.rms, each.channel, each.peak) for each in (rough, exact))
+    assert found == pytest.approx(wanted, rel=1e-3)
+
+
+def test_the_rough_measure_by_hand() -> None:
+    """Channels of 32 elements: the first is off by 1 in one element of 4s, the second is right."""
+    expected = torch.full((1, 2, 32), 4.0)
+    output = expected.clone()
+    output[0, 0, 5] += 1.0
+    found = measure_roughly(output, expected)
+    assert found.rms == pytest.approx((1 / 64) ** 0.5 / 4)
+    assert found.channel == pytest.approx((1 / 32) ** 0.5 / 4)
+    assert found.peak == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_the_rough_measure_allows_nothing_that_is_no_number(broken: float) -> None:
+    expected = torch.ones(2, 3, 40)
+    output = expected.clone()
+    output[1, 2, 3] = broken
+    assert not Limits(1e9, 1e9, 1e9).allow(measure_roughly(output, expected))
+
+
+def test_the_rough_measure_knows_infinities_in_their_places() -> None:
+    """Their differences are no numbers, and a right output was called stale."""
+    expected = torch.ones(2, 3, 40)
+    expected[0, 1, 2] = torch.inf
+    assert Limits(1e-6, 1e-6, 1e-6).allow(measure_roughly(expected.clone(), expected))
+    assert not Limits(1e9, 1e9, 1e9).allow(measure_roughly(torch.ones(2, 3, 40), expected))
