@@ -4,9 +4,10 @@ It owns the reference, the oracle, the seeds, the baselines and the verdicts. It
 unpickles anything from one.
 """
 
+import contextlib
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,7 +21,7 @@ from tools.briefing import Briefing
 from tools.candidate import Candidate
 from tools.confinement import tier
 from tools.draws import USUAL, input_shape, trials
-from tools.lease import lease
+from tools.lease import building, lease, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
@@ -83,6 +84,8 @@ class Judge:
         self.task = task
         self.target = target
         self.allow_library = allow_library
+        self.idle_neighbours = 0
+        """Workers of this process's other judges that stand still on the GPU: their warm baselines."""
         self._progress = progress
         self._sandbox = tier(gpu=target is Target.CUDA)
         self._session = Session(task, target, limits or Limits(), progress)
@@ -105,7 +108,8 @@ class Judge:
         """Does it compile, import and construct?"""
         started = time.monotonic()
         try:
-            return self._compile(candidate, started)
+            with building() if self.target is Target.CPU else contextlib.nullcontext():
+                return self._compile(candidate, started)
         except CandidateFault as fault:
             return self._fault("build", candidate, fault, started)
         except Exception as error:
@@ -165,7 +169,7 @@ class Judge:
         """How fast is it, beside the fastest baseline, or beside another candidate where one is given?"""
         started = time.monotonic()
         try:
-            with lease(self._session.device, self._progress):
+            with self._undisturbed():
                 return self._benchmark(candidate, against, started)
         except CandidateFault as fault:
             return self._fault("benchmark", candidate, fault, started)
@@ -178,7 +182,7 @@ class Judge:
         try:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
-                card = card_state(OWN_GPU_PROCESSES) if session.device == "cuda" else None
+                card = card_state(OWN_GPU_PROCESSES + self.idle_neighbours) if session.device == "cuda" else None
                 samples = self._measure(timer, baseline)
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
@@ -195,6 +199,15 @@ class Judge:
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
             update={"card": card, "disturbance": disturbance(self.target, samples, card)}
         )
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Own the device; on the host also its cores, which builds would share."""
+        with contextlib.ExitStack() as held:
+            held.enter_context(lease(self._session.device, self._progress))
+            if self.target is Target.CPU:
+                held.enter_context(no_builds(self._progress))
+            yield
 
     def _measure(self, timer: Timer, baseline: Timer) -> Samples:
         """Measure; on the host again where the clocks disagree, because there a late wake-up may last through one
@@ -237,12 +250,15 @@ class Judge:
             placement = max(measurement.PLACEMENT_SHARE, measurement.PLACEMENT_NS / min(ours, theirs))
         return widened(counted, placement)
 
-    def evaluate(self, candidate: Candidate, *, strict: bool = False) -> Evaluation:
-        """Build, verify and benchmark, as far as it comes; where strict, what was verified is also sanitized."""
+    def evaluate(self, candidate: Candidate, *, strict: bool = False, build: BuildResult | None = None) -> Evaluation:
+        """Build, verify and benchmark, as far as it comes; where strict, what was verified is also sanitized.
+
+        `build` is what `compile` answered on this host, where that was asked before.
+        """
         verify: VerifyResult | None = None
         sanitized: Sanitized | None = None
         benchmark: BenchmarkResult | None = None
-        build = self.compile(candidate)
+        build = build or self.compile(candidate)
         if isinstance(build, Built):
             verify = self.verify(candidate)
             if isinstance(verify, Verified):
@@ -259,10 +275,21 @@ class Judge:
             benchmark=benchmark,
         )
 
+    def get_ready(self) -> None:
+        """Start what evaluations need; on a GPU also time the baselines, while candidates are still being built."""
+        _ = self._session.server
+        if self.target is Target.CUDA:
+            self.baselines()
+
+    @property
+    def warm_workers(self) -> int:
+        """How many workers this judge keeps between evaluations."""
+        return int(self._pace.warm)
+
     def baselines(self) -> tuple[Baseline, ...]:
         """PyTorch's own times on the benchmark shape, measured once a session; empty where nothing can be run here."""
         try:
-            with lease(self._session.device, self._progress):
+            with self._undisturbed():
                 self._pace.fastest()
         except UnavailableError:
             return ()

@@ -12,6 +12,7 @@ import torch
 
 from tasks.spec import Precision, Target
 from tools.briefing import Machine
+from tools.gpus import visible_gpus
 from tools.results import CardState
 from tools.toolchain import nvcc_version
 
@@ -168,7 +169,8 @@ def card_state(own_processes: int) -> CardState | None:
     Args:
         own_processes: how many processes of ours compute on it now.
     """
-    if not torch.cuda.is_available():
+    gpus = visible_gpus()
+    if not gpus:
         return None
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -177,8 +179,8 @@ def card_state(own_processes: int) -> CardState | None:
     if nvml.nvmlInit_v2():
         return None
     handle = ctypes.c_void_p()
-    index = torch.cuda.current_device()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+    # By its number it would be another GPU wherever CUDA_VISIBLE_DEVICES renumbers them.
+    if nvml.nvmlDeviceGetHandleByUUID(gpus[0].uuid.encode(), ctypes.byref(handle)):
         return None
 
     def clock(kind: int) -> int | None:

@@ -67,6 +67,11 @@ class Pace:
                 failed.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
         return failed
 
+    @property
+    def warm(self) -> bool:
+        """Whether the fastest baseline's worker is kept."""
+        return self._fastest is not None
+
     def forget(self, timer: Timer) -> None:
         """Drop a baseline whose worker has died; all are timed anew when one is next needed."""
         if self._fastest is timer:

@@ -105,3 +105,22 @@ def _wait(process: "subprocess.Popen[bytes]", cwd: Path, deadline: float, budget
                 raise
             if over := excess(usage(process.pid, cwd, budget), budget):
                 return over.message
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process and all its descendants; a process that is stopped first can start no more of them."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    for child in _children(pid):
+        end_tree(child)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    """The children of all threads of a process; none once it has ended."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in thread.read_text().split()]
+    return found

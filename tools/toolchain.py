@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tasks.errors import UnavailableError
+from tools.gpus import visible_gpus
 from tools.process import scrubbed_environment
 
 DEFAULT_ARCHITECTURE = "9.0a"
@@ -143,11 +144,11 @@ class Toolchain:
 
 def _architecture() -> str:
     """The present GPU's capability; Hopper and later with the suffix that unlocks wgmma and setmaxnreg."""
-    import torch
-
-    if not torch.cuda.is_available():
+    # Not asked of PyTorch, which would make a context on the GPU in every process that only builds.
+    gpus = visible_gpus()
+    if not gpus:
         return DEFAULT_ARCHITECTURE
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = gpus[0].capability
     return f"{major}.{minor}a" if major >= 9 else f"{major}.{minor}"
 
 

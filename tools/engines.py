@@ -1,0 +1,35 @@
+"""The engines of the evaluation pool, by name: this machine, or a Ray cluster."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from tasks.spec import Target
+from tools.local_site import local_site
+from tools.pool_queue import Site
+
+
+class Engine(StrEnum):
+    """Where the processes of a pool run."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def sites(engine: Engine, address: str, target: Target, progress: Callable[[str], None]) -> Sequence[Site]:
+    """The machines of an engine.
+
+    Args:
+        engine: which.
+        address: of the Ray cluster; only for that engine.
+        target: of the jobs.
+        progress: as of `local_site`.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no cluster at the address.
+        UnavailableError: the cluster has no machine for the target.
+    """
+    if engine is Engine.LOCAL:
+        return [local_site(target, progress)]
+    from tools.ray_sites import ray_sites
+
+    return ray_sites(address, target)

@@ -1,0 +1,69 @@
+"""This machine as a site of a pool: a lane for each of its GPUs, builders on its cores."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tasks.spec import Target
+from tools.gpus import Gpu, visible_gpus
+from tools.jobs import Role
+from tools.members import JUDGE, MemberProcess
+from tools.usage import host_memory_bytes
+
+_CORES_OF_A_LANE = 2
+"""With a GPU the judge and the worker that is measured have a core each. On the host a measurement excludes builds."""
+_BUILD_BYTES = 3 << 30
+"""What a builder, its worker and two compilers with PyTorch's headers take at most."""
+
+
+@dataclass(frozen=True)
+class LocalSite:
+    """Lanes and builders of this machine; make one with `local_site`."""
+
+    lanes: tuple[str, ...]
+    builders: int
+    gpus: tuple[Gpu, ...]
+    progress: Callable[[str], None]
+    judge: str = JUDGE
+    name: str = field(default="", init=False)
+
+    def start(self, role: Role, number: int) -> MemberProcess:
+        """As of `tools.pool.Site`."""
+        environment = dict(os.environ)
+        where = f"builder:{number}"
+        if role == "lane":
+            where = self.lanes[number]
+            if len(self.gpus) > 1:
+                # By its own identity, so that no numbering can give two lanes the same one.
+                environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)].uuid
+        return MemberProcess(role, lambda message: self.progress(f"{where}: {message}"), environment, self.judge)
+
+
+def local_site(
+    target: Target,
+    progress: Callable[[str], None],
+    *,
+    lanes: int | None = None,
+    builders: int | None = None,
+    judge: str = JUDGE,
+) -> LocalSite:
+    """This machine as a site.
+
+    Args:
+        target: of the jobs that it will be given.
+        progress: is told what lanes and builders do or wait for; called from several threads.
+        lanes: by default one for each visible GPU, and one on the host; more than GPUs share them, under their leases.
+        builders: by default as many as cores and memory allow.
+        judge: the `MODULE:CLASS` of the judges.
+    """
+    gpus = visible_gpus() if target is Target.CUDA else ()
+    count = lanes or max(1, len(gpus))
+    names = tuple(f"{target}:{number}" for number in range(count))
+    return LocalSite(names, builders or _builders(target, count), gpus, progress, judge)
+
+
+def _builders(target: Target, lanes: int) -> int:
+    cores = len(os.sched_getaffinity(0))
+    if target is Target.CUDA:
+        cores -= _CORES_OF_A_LANE * lanes
+    return max(1, min(cores, host_memory_bytes() // _BUILD_BYTES))

@@ -1,0 +1,213 @@
+"""The evaluation pool: builds on all cores, measurements one at a time on each device, whatever ends meanwhile.
+
+Jobs wait to be built; builders take them as long as their machine has room, and what is built waits for a lane of the
+same machine. A thread stands for each process. A process that ends costs its job an attempt, and is started again; a
+machine that is lost costs nothing but time, because its jobs go to the others.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from queue import SimpleQueue
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from tasks.errors import HarnessError
+from tools.jobs import Answer, Ask, BuildAnswer, Evaluated, EvaluationAnswer, Job, Role, Span, in_order, lane_spans
+from tools.members import Member, MemberEndedError, SiteLostError
+from tools.pool_queue import PoolQueue, Results, Running, Site, SiteState
+from tools.results import Built, Evaluation
+
+ATTEMPTS = 2
+"""How many processes may end during one job before it is given up as our fault."""
+
+
+class _Place(NamedTuple):
+    """Which process a thread stands for."""
+
+    site: int
+    role: Role
+    number: int
+
+
+class Pool:
+    """Evaluates jobs on its machines; a context manager, because it holds processes."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self._queue = PoolQueue(sites)
+        self._members: dict[_Place, Member] = {}
+        self._lock = threading.Lock()
+        """Of `_members`, and of closing."""
+        self._broken: BaseException | None = None
+        self._results: Results = SimpleQueue()
+        """Of the present call of `evaluate`."""
+        places = [
+            _Place(at, role, number)
+            for at, site in enumerate(sites)
+            for role, count in _roles(site)
+            for number in range(count)
+        ]
+        self._threads = [threading.Thread(target=self._stand_for, args=(place,), daemon=True) for place in places]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes of the pool, whatever they are doing."""
+        with self._lock:
+            self._queue.close()
+            members = list(self._members.values())
+        enders = [threading.Thread(target=member.close) for member in members]
+        for thread in enders:
+            thread.start()
+        for thread in (*enders, *self._threads):
+            thread.join()
+
+    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluated]:
+        """Evaluate jobs; results come as they are found. No more jobs are taken than the pool has room for.
+
+        Raises:
+            HarnessError: every machine was lost.
+        """
+        results: Results = SimpleQueue()
+        self._results = results
+        abandoned = threading.Event()
+        unfinished = 0
+        try:
+            for job in jobs:
+                if self._broken is not None:
+                    raise self._broken
+                self._queue.put(Running(job, results, abandoned))
+                unfinished += 1
+                while unfinished and (unfinished >= self._queue.room or not results.empty()):
+                    yield _next(results)
+                    unfinished -= 1
+            for _ in range(unfinished):
+                yield _next(results)
+        finally:
+            abandoned.set()
+
+    def _stand_for(self, place: _Place) -> None:
+        """The life of one thread: have its process do what there is to do."""
+        state = self._queue.sites[place.site]
+        try:
+            while (taken := self._queue.take(state, place.role)) is not None:
+                if isinstance(taken, Job):
+                    self._get_ready(place, taken)
+                elif place.role == "builder":
+                    self._build(place, state, taken)
+                else:
+                    self._evaluate(place, state, taken)
+        except BaseException as error:
+            # Raised here it would reach nobody, and the caller would wait for ever.
+            self._break(error)
+        finally:
+            self._drop(place)
+
+    def _get_ready(self, place: _Place, job: Job) -> None:
+        try:
+            self._member(place).ask(Ask(job=job, only_get_ready=True))
+        except MemberEndedError:
+            # The first job that needs it will tell.
+            self._drop(place)
+        except SiteLostError:
+            self._lose(place)
+
+    def _build(self, place: _Place, state: SiteState, running: Running) -> None:
+        started_s = time.time()
+        answer = self._asked(place, state, running)
+        if not isinstance(answer, BuildAnswer):
+            return
+        build, job = answer.result, running.job
+        where, ended_s = self._where(place), time.time()
+        running.spans.append(
+            Span(stage="build", where=where, candidate=build.candidate, started_s=started_s, ended_s=ended_s)
+        )
+        if isinstance(build, Built):
+            running.build = build
+            self._queue.has_built(state, running)
+        else:
+            found = Evaluation(candidate=build.candidate, task=job.task.name, target=job.target, build=build)
+            self._finish(state, running, found)
+
+    def _evaluate(self, place: _Place, state: SiteState, running: Running) -> None:
+        answer = self._asked(place, state, running)
+        if isinstance(answer, EvaluationAnswer):
+            running.spans += lane_spans(answer.result, self._where(place), time.time())
+            self._finish(state, running, answer.result)
+
+    def _asked(self, place: _Place, state: SiteState, running: Running) -> Answer | None:
+        """A process's answer; None where the job went elsewhere, or is finished as our fault."""
+        try:
+            while True:
+                try:
+                    return self._member(place).ask(Ask(job=running.job, build=running.build))
+                except MemberEndedError as error:
+                    if self._queue.closing:
+                        return None
+                    self._drop(place)
+                    # Where the whole machine is gone it was not this job's doing.
+                    self._member(place)
+                    if running.attempts == ATTEMPTS:
+                        message = f"{ATTEMPTS} processes of the pool ended in this evaluation; the {place.role} {error}"
+                        self._finish(state, running, running.job.failed(message))
+                        return None
+                    running.attempts += 1
+        except SiteLostError:
+            self._lose(place, running)
+            return None
+
+    def _finish(self, state: SiteState, running: Running, evaluation: Evaluation) -> None:
+        spans = in_order(running.spans)
+        self._queue.finished(state)
+        running.results.put(
+            Evaluated(job=running.job.id, evaluation=evaluation, spans=spans, attempts=running.attempts)
+        )
+
+    def _lose(self, place: _Place, running: Running | None = None) -> None:
+        if not self._queue.lose(self._queue.sites[place.site], running):
+            self._break(HarnessError("every machine of the pool was lost. What is missing can be evaluated anew."))
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = error
+        self._results.put(error)
+
+    def _where(self, place: _Place) -> str:
+        site = self._queue.sites[place.site].site
+        own = site.lanes[place.number] if place.role == "lane" else f"builder:{place.number}"
+        return f"{site.name} {own}" if site.name else own
+
+    def _member(self, place: _Place) -> Member:
+        """The process of a thread, started where there is none."""
+        member = self._members.get(place)
+        if member is None:
+            member = self._queue.sites[place.site].site.start(place.role, place.number)
+            with self._lock:
+                self._members[place] = member
+                if self._queue.closing:
+                    raise MemberEndedError("the pool is being closed")
+        return member
+
+    def _drop(self, place: _Place) -> None:
+        with self._lock:
+            member = self._members.pop(place, None)
+        if member is not None:
+            member.close()
+
+
+def _roles(site: Site) -> tuple[tuple[Role, int], ...]:
+    return ("builder", site.builders), ("lane", len(site.lanes))
+
+
+def _next(results: Results) -> Evaluated:
+    found = results.get()
+    if isinstance(found, BaseException):
+        raise found
+    return found

@@ -1,0 +1,152 @@
+"""One process of an evaluation pool: a builder or a lane, with a warm judge for each task. Ends when the pool hangs up.
+
+Run as `python -m tools.pool_process ROLE FD JUDGE`: FD is a Unix stream socket to the pool, which sends an `Ask` a line
+and is answered with `Progress` lines and one answer; JUDGE is `MODULE:CLASS`. All files go below TMPDIR, a folder of
+this process's own. Oracle and baselines are reused across candidates of a task, never by another process.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import os
+import queue
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from tasks.errors import KernelwrightError
+from tasks.loader import Task, find_task
+from tasks.spec import Target
+from tools.folders import remove_folder
+from tools.jobs import Answer, Ask, BuildAnswer, EvaluationAnswer, Job, JobTask, Progress, Ready, Role
+from tools.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tools.judge import Judge
+
+KEPT_JUDGES = 4
+"""Each holds a fork server and, on a GPU, the context of a warm baseline."""
+NICENESS = 10
+"""Of builders: the judge and the worker that is measured come first."""
+
+
+class Judges:
+    """Warm judges, the least recently used of which make room for new ones."""
+
+    def __init__(self, make: "type[Judge]", progress: Callable[[str], None]) -> None:
+        self._make = make
+        self._progress = progress
+        self._kept: OrderedDict[tuple[JobTask, Target, bool], Judge] = OrderedDict()
+
+    def of(self, job: Job) -> "Judge":
+        """The judge of a job's task."""
+        key = (job.task, job.target, job.allow_library)
+        if key not in self._kept:
+            while len(self._kept) >= KEPT_JUDGES:
+                self._kept.popitem(last=False)[1].close()
+            task = _task(job.task)
+            self._kept[key] = self._make(task, job.target, allow_library=job.allow_library, progress=self._progress)
+        self._kept.move_to_end(key)
+        judge = self._kept[key]
+        judge.idle_neighbours = sum(other.warm_workers for other in self._kept.values() if other is not judge)
+        return judge
+
+    def forget(self, job: Job) -> None:
+        """End a job's judge; the next job of the task gets a new one."""
+        self._kept.pop((job.task, job.target, job.allow_library)).close()
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
+
+def _task(given: JobTask) -> Task:
+    if given.source is None:
+        return find_task(given.name)
+    folder = Path(tempfile.gettempdir()) / hashlib.sha256(given.source.encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    path = folder / given.file
+    path.write_text(given.source, encoding="utf-8")
+    return replace(find_task(path), mode=given.mode)
+
+
+def _answer(role: Role, ask: Ask, judges: Judges) -> Answer:
+    job = ask.job
+    judge = judges.of(job)
+    if ask.only_get_ready:
+        # What fails here fails again when it is needed, and is told then.
+        with contextlib.suppress(KernelwrightError):
+            judge.get_ready()
+        return Ready()
+    if role == "builder":
+        build = judge.compile(job.candidate)
+        if build.status == "fault" and build.verdict is Verdict.HARNESS_ERROR:
+            judges.forget(job)
+        return BuildAnswer(result=build)
+    evaluation = judge.evaluate(job.candidate, strict=job.strict, build=ask.build)
+    # Its fork server or its baseline may be what failed.
+    if evaluation.verdict is Verdict.HARNESS_ERROR:
+        judges.forget(job)
+    return EvaluationAnswer(result=evaluation)
+
+
+def _receive(pool: socket.socket, asks: "queue.SimpleQueue[Ask]") -> None:
+    """Take what the pool sends; when it hangs up, end this process whatever it is doing."""
+    with pool.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+        for line in lines:
+            asks.put(Ask.model_validate_json(line))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Unwind, so that judges end what they have started."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def serve(role: Role, pool: socket.socket, judge_class: "type[Judge]") -> None:
+    """Answer the pool until it hangs up."""
+    asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+
+    def say(reply: Answer | Progress) -> None:
+        pool.sendall(reply.model_dump_json().encode() + b"\n")
+
+    judges = Judges(judge_class, lambda message: say(Progress(message=message)))
+    threading.Thread(target=_receive, args=(pool, asks), daemon=True).start()
+    try:
+        while True:
+            say(_answer(role, asks.get(), judges))
+    except (BrokenPipeError, ConnectionError):
+        # The pool has hung up.
+        return
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        judges.close()
+
+
+def main() -> None:
+    """Serve the pool, then leave nothing behind."""
+    # The pool ends its processes itself, also after Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    role: Role = "lane" if sys.argv[1] == "lane" else "builder"
+    if role == "builder":
+        os.nice(NICENESS)
+    module, name = sys.argv[3].split(":")
+    try:
+        serve(role, socket.socket(fileno=int(sys.argv[2])), getattr(importlib.import_module(module), name))
+    finally:
+        remove_folder(Path(tempfile.gettempdir()))
+
+
+if __name__ == "__main__":
+    main()
