@@ -7,7 +7,7 @@ machine that is lost costs nothing but time, because its jobs go to the others.
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -70,7 +70,7 @@ class Pool:
         for thread in (*enders, *self._threads):
             thread.join()
 
-    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluated]:
+    def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluated, None, None]:
         """Evaluate jobs; results come as they are found. No more jobs are taken than the pool has room for.
 
         Raises:
