@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
+from tasks.errors import UsageError
 from tasks.spec import Target
 from tools.local_site import local_site
 from tools.pool_queue import Site
@@ -30,6 +31,8 @@ def sites(engine: Engine, address: str, target: Target, progress: Callable[[str]
     """
     if engine is Engine.LOCAL:
         return [local_site(target, progress)]
-    from tools.ray_sites import ray_sites
-
+    try:
+        from tools.ray_sites import ray_sites
+    except ImportError as error:
+        raise UsageError(f"the engine ray needs Ray ({error}); install it: pip install 'kernelwright[ray]'") from error
     return ray_sites(address, target)

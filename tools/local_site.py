@@ -28,7 +28,7 @@ class LocalSite:
     name: str = field(default="", init=False)
 
     def start(self, role: Role, number: int) -> MemberProcess:
-        """As of `tools.pool.Site`."""
+        """As of `tools.pool_queue.Site`."""
         environment = dict(os.environ)
         where = f"builder:{number}"
         if role == "lane":
@@ -59,11 +59,13 @@ def local_site(
     gpus = visible_gpus() if target is Target.CUDA else ()
     count = lanes or max(1, len(gpus))
     names = tuple(f"{target}:{number}" for number in range(count))
-    return LocalSite(names, builders or _builders(target, count), gpus, progress, judge)
+    if builders is None:
+        builders = builders_for(target, count, len(os.sched_getaffinity(0)), host_memory_bytes())
+    return LocalSite(names, builders, gpus, progress, judge)
 
 
-def _builders(target: Target, lanes: int) -> int:
-    cores = len(os.sched_getaffinity(0))
+def builders_for(target: Target, lanes: int, cores: int, memory_bytes: int) -> int:
+    """How many builders a machine has room for beside its lanes, at least one."""
     if target is Target.CUDA:
         cores -= _CORES_OF_A_LANE * lanes
-    return max(1, min(cores, host_memory_bytes() // _BUILD_BYTES))
+    return max(1, min(cores, memory_bytes // _BUILD_BYTES))

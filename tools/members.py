@@ -1,11 +1,13 @@
 """The pool's end of its processes: starts them, asks them, and ends them with all that they have started."""
 
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +21,10 @@ JUDGE = "tools.judge:Judge"
 _ROOT = Path(__file__).resolve().parents[1]
 _GRACE_S = 5.0
 """How long a process may take to end its judges before it is killed."""
+_PREFIX, _LOG = "kernelwright-pool-", "log"
 _LOG_TAIL_BYTES = 2000
+_STALE_S = 60.0
+"""A folder this old whose log nobody holds belongs to a process that has ended."""
 
 
 class MemberEndedError(Exception):
@@ -54,12 +59,15 @@ class MemberProcess:
     ) -> None:
         """`environment` replaces this process's; `judge` is the `MODULE:CLASS` of the judges."""
         self._progress = progress
-        self._folder = Path(tempfile.mkdtemp(prefix=f"kernelwright-{role}-"))
-        self._log = self._folder / "log"
+        remove_stale_folders(Path(tempfile.gettempdir()))
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{role}-"))
+        self._log = self._folder / _LOG
         inherited = os.environ if environment is None else environment
         path = os.pathsep.join(filter(None, (str(_ROOT), inherited.get("PYTHONPATH"))))
         ours, theirs = socket.socketpair()
         with theirs, self._log.open("wb") as log:
+            # Held by the process, whose standard output this is, until its end.
+            fcntl.flock(log, fcntl.LOCK_EX)
             self._process = subprocess.Popen(
                 # -P: modules of the folder that the user is in must not hide installed ones.
                 [sys.executable, "-P", "-m", "tools.pool_process", role, str(theirs.fileno()), judge],
@@ -126,3 +134,13 @@ class MemberProcess:
             self._process.wait()
         self._socket.close()
         remove_folder(self._folder)
+
+
+def remove_stale_folders(parent: Path) -> None:
+    """Remove what processes of pools have left that were killed together with their pool, so that nobody tidied up."""
+    for log in parent.glob(f"{_PREFIX}*/{_LOG}"):
+        # What cannot be opened is another user's, or has just gone.
+        with contextlib.suppress(OSError), log.open("rb") as file:
+            if time.time() - os.fstat(file.fileno()).st_ctime > _STALE_S:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_folder(log.parent)

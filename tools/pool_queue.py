@@ -32,7 +32,7 @@ class Site(Protocol):
         """How many there are."""
         ...
 
-    def start(self, role: Role, number: int) -> Member:
+    def start(self, role: Role, number: int, /) -> Member:
         """Start one of its processes; raises SiteLostError where the machine is gone."""
         ...
 

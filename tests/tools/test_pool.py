@@ -1,5 +1,6 @@
 """The evaluation pool's processes and its order of work, with a judge that does what it is told."""
 
+import fcntl
 import itertools
 import os
 import re
@@ -19,7 +20,7 @@ from tasks.errors import HarnessError
 from tasks.spec import Target
 from tools.jobs import Evaluated, Job, Role
 from tools.local_site import local_site
-from tools.members import Member, MemberProcess, SiteLostError
+from tools.members import Member, MemberProcess, SiteLostError, remove_stale_folders
 from tools.pool import Pool
 from tools.verdict import Verdict
 
@@ -272,3 +273,21 @@ def test_an_unexpected_failure_of_the_pool_itself_reaches_the_caller() -> None:
 
     with Pool([Broken("broken", Path())]) as pool, pytest.raises(ZeroDivisionError):
         list(pool.evaluate([Script(name="any").job()]))
+
+
+def test_what_a_killed_pool_has_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both the caller and its processes were killed, so that nobody tidied up; what is in use stays."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    old, used, other = (tmp_path / name for name in ("kernelwright-pool-lane-1", "kernelwright-pool-lane-2", "other"))
+    for folder in (old, used, other):
+        (folder / "inner").mkdir(parents=True)
+        (folder / "log").touch()
+    monkeypatch.setattr("tools.members._STALE_S", -1.0)
+    with (used / "log").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        remove_stale_folders(tmp_path)
+        assert (old.exists(), used.exists(), other.exists()) == (False, True, True)
+    with pool_of() as pool:
+        (found,) = pool.evaluate([Script(name="any").job()])
+    assert found.evaluation.verdict is Verdict.CORRECT
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
