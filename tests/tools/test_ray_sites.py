@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pool_stand_ins import JUDGE, Orders, Script
@@ -45,9 +45,8 @@ def cluster(surroundings: Path) -> Iterator["Cluster"]:
     try:
         yield made
     finally:
-        end: Any = ray.shutdown
-        end()
-        made.shutdown()
+        for end in cast(tuple[Any, Any], (ray.shutdown, made.shutdown)):
+            end()
     # Ray kills what a lost node's actors have started; who next starts a process there tidies up after them.
     assert within(10, lambda: len(list(surroundings.glob("kernelwright-*"))) <= 2), list(surroundings.iterdir())
 
