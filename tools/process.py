@@ -111,13 +111,13 @@ def end_tree(pid: int) -> None:
     """Kill a process and all its descendants; a process that is stopped first can start no more of them."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-    for child in _children(pid):
+    for child in children(pid):
         end_tree(child)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """The children of all threads of a process; none once it has ended."""
     found = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
