@@ -27,7 +27,15 @@ def draw(traces: Mapping[str, tuple[float, float, Sequence[Span]]], folder: Path
     for panel, names, (name, (started_s, seconds, spans)) in zip(panels[:, 0], rows, traces.items(), strict=True):
         for span in spans:
             width = span.ended_s - span.started_s
-            panel.barh(names.index(span.where), width, 0.9, span.started_s - started_s, color=_COLOURS[span.stage])
+            panel.barh(
+                names.index(span.where),
+                width,
+                0.9,
+                span.started_s - started_s,
+                color=_COLOURS[span.stage],
+                edgecolor="white",
+                linewidth=0.4,
+            )
         panel.set_yticks(range(len(names)), names, fontsize=6)
         panel.invert_yaxis()
         panel.set_title(f"{name}: {seconds:.0f} s", fontsize=9, loc="left")

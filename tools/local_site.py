@@ -8,7 +8,7 @@ from tasks.spec import Target
 from tools.gpus import Gpu, visible_gpus
 from tools.jobs import Role
 from tools.members import JUDGE, MemberProcess
-from tools.usage import host_memory_bytes
+from tools.usage import MEMORY_VARIABLE, host_memory_bytes
 
 _CORES_OF_A_LANE = 2
 """With a GPU the judge and the worker that is measured have a core each. On the host a measurement excludes builds."""
@@ -29,13 +29,11 @@ class LocalSite:
 
     def start(self, role: Role, number: int) -> MemberProcess:
         """As of `tools.pool_queue.Site`."""
-        environment = dict(os.environ)
-        where = f"builder:{number}"
-        if role == "lane":
-            where = self.lanes[number]
-            if len(self.gpus) > 1:
-                # By its own identity, so that no numbering can give two lanes the same one.
-                environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)].uuid
+        where = self.lanes[number] if role == "lane" else f"builder:{number}"
+        environment = member_environment(role, self.builders)
+        if role == "lane" and len(self.gpus) > 1:
+            # By its own identity, so that no numbering can give two lanes the same one.
+            environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)].uuid
         return MemberProcess(role, lambda message: self.progress(f"{where}: {message}"), environment, self.judge)
 
 
@@ -69,3 +67,10 @@ def builders_for(target: Target, lanes: int, cores: int, memory_bytes: int) -> i
     if target is Target.CUDA:
         cores -= _CORES_OF_A_LANE * lanes
     return max(1, min(cores, memory_bytes // _BUILD_BYTES))
+
+
+def member_environment(role: Role, builders: int) -> dict[str, str]:
+    """The environment of a process beside so many builders: this one's, and for a builder its share of the memory."""
+    if role == "lane":
+        return dict(os.environ)
+    return {**os.environ, MEMORY_VARIABLE: str(host_memory_bytes() // builders)}

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -138,9 +139,11 @@ class MemberProcess:
 
 def remove_stale_folders(parent: Path) -> None:
     """Remove what processes of pools have left that were killed together with their pool, so that nobody tidied up."""
-    for log in parent.glob(f"{_PREFIX}*/{_LOG}"):
-        # What cannot be opened is another user's, or has just gone.
-        with contextlib.suppress(OSError), log.open("rb") as file:
-            if time.time() - os.fstat(file.fileno()).st_ctime > _STALE_S:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove_folder(log.parent)
+    for folder in parent.glob(f"{_PREFIX}*"):
+        # What is gone, or in use, is none of our business; nor is what another user has put there.
+        with contextlib.suppress(OSError):
+            told = folder.lstat()
+            if stat.S_ISDIR(told.st_mode) and told.st_uid == os.getuid() and time.time() - told.st_ctime > _STALE_S:
+                with (folder / _LOG).open("rb") as log:
+                    fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove_folder(folder)

@@ -8,7 +8,6 @@ this version of Kernelwright installed. Nodes that join later are not used.
 
 import contextlib
 import logging
-import os
 import time
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tasks.errors import HarnessError, UnavailableError, UsageError
 from tasks.spec import Target
 from tools.jobs import REPLY, Answer, Ask, Ended, Progress, Role
-from tools.local_site import builders_for
+from tools.local_site import builders_for, member_environment
 from tools.members import JUDGE, MemberEndedError, MemberProcess, SiteLostError
 
 _LOOK_EVERY_S = 5.0
@@ -32,8 +31,8 @@ _LOST_WITHIN_S = 60.0
 class _Watcher:
     """Runs on a node, and holds one process of the pool there."""
 
-    def __init__(self, role: Role, judge: str) -> None:
-        environment = dict(os.environ)
+    def __init__(self, role: Role, builders: int, judge: str) -> None:
+        environment = member_environment(role, builders)
         if role == "builder":
             # Ray hides GPUs from what uses none; a builder asks what to compile for.
             environment.pop("CUDA_VISIBLE_DEVICES", None)
@@ -103,7 +102,7 @@ class RaySite:
             max_concurrency=2,
             scheduling_strategy=NodeAffinitySchedulingStrategy(self.node, soft=False),
         )
-        actor = remote.remote(role, self.judge)
+        actor = remote.remote(role, self.builders, self.judge)
         ready = actor.ready.remote()
         while self._alive():
             try:

@@ -25,6 +25,8 @@ _GROUP, _RESIDENT = 2, 21
 FOLDER_LIMIT_BYTES = 512 << 20
 _OUT_OF_REACH_BYTES = 1 << 60
 PROCESS_LIMIT = 256
+MEMORY_VARIABLE = "KERNELWRIGHT_MEMORY_BYTES"
+"""A pool divides the host's memory among its builders, lest candidates of several take all of it together."""
 MEMORY_SHARE = 0.75
 """The share of the host's memory that a worker may take."""
 
@@ -61,12 +63,12 @@ class Excess(NamedTuple):
 
 
 def host_memory_bytes() -> int:
-    """The host's memory, or what the control group of a container leaves of it."""
+    """The host's memory, or what the control group of a container, or `MEMORY_VARIABLE`, leaves of it."""
     memory = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
     for place in ("memory.max", "memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             memory = min(memory, int((Path("/sys/fs/cgroup") / place).read_text()))
-    return memory
+    return min(memory, int(os.environ.get(MEMORY_VARIABLE, memory)))
 
 
 def memory_limit_bytes() -> int:
