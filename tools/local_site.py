@@ -12,6 +12,7 @@ from tools.usage import MEMORY_VARIABLE, host_memory_bytes
 
 _CORES_OF_A_LANE = 2
 """With a GPU the judge and the worker that is measured have a core each. On the host a measurement excludes builds."""
+_NICENESS = 10
 _BUILD_BYTES = 3 << 30
 """What a builder, its worker and two compilers with PyTorch's headers take at most."""
 
@@ -20,6 +21,7 @@ _BUILD_BYTES = 3 << 30
 class LocalSite:
     """Lanes and builders of this machine; make one with `local_site`."""
 
+    target: Target
     lanes: tuple[str, ...]
     builders: int
     gpus: tuple[Gpu, ...]
@@ -34,7 +36,13 @@ class LocalSite:
         if role == "lane" and len(self.gpus) > 1:
             # By its own identity, so that no numbering can give two lanes the same one.
             environment["CUDA_VISIBLE_DEVICES"] = self.gpus[number % len(self.gpus)].uuid
-        return MemberProcess(role, lambda message: self.progress(f"{where}: {message}"), environment, self.judge)
+        return MemberProcess(
+            role,
+            lambda message: self.progress(f"{where}: {message}"),
+            environment,
+            self.judge,
+            niceness(role, self.target),
+        )
 
 
 def local_site(
@@ -59,7 +67,7 @@ def local_site(
     names = tuple(f"{target}:{number}" for number in range(count))
     if builders is None:
         builders = builders_for(target, count, len(os.sched_getaffinity(0)), host_memory_bytes())
-    return LocalSite(names, builders, gpus, progress, judge)
+    return LocalSite(target, names, builders, gpus, progress, judge)
 
 
 def builders_for(target: Target, lanes: int, cores: int, memory_bytes: int) -> int:
@@ -67,6 +75,11 @@ def builders_for(target: Target, lanes: int, cores: int, memory_bytes: int) -> i
     if target is Target.CUDA:
         cores -= _CORES_OF_A_LANE * lanes
     return max(1, min(cores, memory_bytes // _BUILD_BYTES))
+
+
+def niceness(role: Role, target: Target) -> int:
+    """Builders work beside a GPU's judge and the worker that it measures, which come first; on the host they don't."""
+    return _NICENESS if role == "builder" and target is Target.CUDA else 0
 
 
 def member_environment(role: Role, builders: int) -> dict[str, str]:

@@ -57,6 +57,7 @@ class MemberProcess:
         progress: Callable[[str], None],
         environment: Mapping[str, str] | None = None,
         judge: str = JUDGE,
+        niceness: int = 0,
     ) -> None:
         """`environment` replaces this process's; `judge` is the `MODULE:CLASS` of the judges."""
         self._progress = progress
@@ -71,7 +72,10 @@ class MemberProcess:
             fcntl.flock(log, fcntl.LOCK_EX)
             self._process = subprocess.Popen(
                 # -P: modules of the folder that the user is in must not hide installed ones.
-                [sys.executable, "-P", "-m", "tools.pool_process", role, str(theirs.fileno()), judge],
+                [
+                    *("nice", "-n", str(niceness)),
+                    *(sys.executable, "-P", "-m", "tools.pool_process", role, str(theirs.fileno()), judge),
+                ],
                 env={"OMP_WAIT_POLICY": "passive", **inherited, "PYTHONPATH": path, "TMPDIR": str(self._folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 KEPT_JUDGES = 4
 """Each holds a fork server and, on a GPU, the context of a warm baseline."""
-NICENESS = 10
-"""Of builders: the judge and the worker that is measured come first."""
 
 
 class Judges:
@@ -139,8 +137,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
     role: Role = "lane" if sys.argv[1] == "lane" else "builder"
-    if role == "builder":
-        os.nice(NICENESS)
     module, name = sys.argv[3].split(":")
     try:
         serve(role, socket.socket(fileno=int(sys.argv[2])), getattr(importlib.import_module(module), name))

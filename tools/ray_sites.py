@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tasks.errors import HarnessError, UnavailableError, UsageError
 from tasks.spec import Target
 from tools.jobs import REPLY, Answer, Ask, Ended, Progress, Role
-from tools.local_site import builders_for, member_environment
+from tools.local_site import builders_for, member_environment, niceness
 from tools.members import JUDGE, MemberEndedError, MemberProcess, SiteLostError
 
 _LOOK_EVERY_S = 5.0
@@ -31,12 +31,12 @@ _LOST_WITHIN_S = 60.0
 class _Watcher:
     """Runs on a node, and holds one process of the pool there."""
 
-    def __init__(self, role: Role, builders: int, judge: str) -> None:
+    def __init__(self, role: Role, target: Target, builders: int, judge: str) -> None:
         environment = member_environment(role, builders)
         if role == "builder":
             # Ray hides GPUs from what uses none; a builder asks what to compile for.
             environment.pop("CUDA_VISIBLE_DEVICES", None)
-        self._member = MemberProcess(role, print, environment, judge)
+        self._member = MemberProcess(role, print, environment, judge, niceness(role, target))
 
     def ask(self, ask: str) -> str:
         """As of `Member`, as JSON texts; an `Ended` where the process ended."""
@@ -102,7 +102,7 @@ class RaySite:
             max_concurrency=2,
             scheduling_strategy=NodeAffinitySchedulingStrategy(self.node, soft=False),
         )
-        actor = remote.remote(role, self.builders, self.judge)
+        actor = remote.remote(role, self.target, self.builders, self.judge)
         ready = actor.ready.remote()
         while self._alive():
             try:

@@ -16,7 +16,7 @@ from tasks.spec import Target
 from tools import local_site
 site = local_site.local_site(Target.CUDA, print)
 print(site.lanes)
-local_site.MemberProcess = lambda role, progress, environment, judge: environment.get("CUDA_VISIBLE_DEVICES")
+local_site.MemberProcess = lambda role, progress, env, judge, nice: (nice, env.get("CUDA_VISIBLE_DEVICES"))
 print([site.start(role, number) for role, number in (("lane", 0), ("lane", 1), ("builder", 0))][:len(site.lanes) + 1])
 """
 
@@ -39,7 +39,7 @@ def test_they_come_in_the_processes_own_order(driver: Path, visible: str | None,
 
 
 def test_each_gpu_has_a_lane_that_sees_no_other(driver: Path) -> None:
-    """The identity, not the number, stands in the lane's environment; a builder needs none."""
+    """The identity, not the number, stands in the lane's environment; a builder needs none, and is nicer."""
     lanes, visible = told(LANES, driver, "1,0").splitlines()
     assert lanes == "('cuda:0', 'cuda:1')"
-    assert visible == f"['{UUIDS[1]}', '{UUIDS[0]}', '1,0']"
+    assert visible == str([(0, UUIDS[1]), (0, UUIDS[0]), (10, "1,0")])
