@@ -154,7 +154,8 @@ def main(count: int, task: str, target: Target, files: list[Path]) -> int:
         left = [str(path) for path in home.iterdir() if path.name.startswith("kernelwright-")]
         left += [f"process {pid}" for pid in _descendants(os.getpid())]
         left += sorted(_shared_memory() - shared_before)
-    print(f"{count} evaluations in {time.monotonic() - started:.0f} s: {dict(verdicts)}")
+    told = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    print(f"{count} evaluations in {time.monotonic() - started:.0f} s: {told}")
     grown = _grown(looks)
     print("grown:", "; ".join(grown) or "nothing")
     print("left:", "; ".join(left) or "nothing")

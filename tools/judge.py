@@ -282,6 +282,11 @@ class Judge:
             self.baselines()
 
     @property
+    def server_pid(self) -> int | None:
+        """The process that workers are forked from; None before the first of them."""
+        return self._session.server_pid
+
+    @property
     def warm_workers(self) -> int:
         """How many workers this judge keeps between evaluations."""
         return int(self._pace.warm)

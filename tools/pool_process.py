@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.folders import remove_folder
 from tools.jobs import Answer, Ask, BuildAnswer, EvaluationAnswer, Job, JobTask, Progress, Ready, Role
+from tools.process import children, end_tree
 from tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 KEPT_JUDGES = 4
 """Each holds a fork server and, on a GPU, the context of a warm baseline."""
+_LOOK_EVERY_S = 0.1
 
 
 class Judges:
@@ -60,6 +63,17 @@ class Judges:
     def forget(self, job: Job) -> None:
         """End a job's judge; the next job of the task gets a new one."""
         self._kept.pop((job.task, job.target, job.allow_library)).close()
+
+    def end_compilers(self) -> None:
+        """End compilers as long as there are any, for ever: a thread that waited for another one may start its own."""
+        servers = {judge.server_pid for judge in self._kept.values()}
+        while True:
+            for child in children(os.getpid()):
+                # What shares our session tidies up; fork servers sweep up after their workers.
+                with contextlib.suppress(ProcessLookupError):
+                    if child not in servers and os.getsid(child) != os.getsid(0):
+                        end_tree(child)
+            time.sleep(_LOOK_EVERY_S)
 
     def close(self) -> None:
         """End all of them."""
@@ -105,12 +119,6 @@ def _receive(pool: socket.socket, asks: "queue.SimpleQueue[Ask]") -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Unwind, so that judges end what they have started."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(0)
-
-
 def serve(role: Role, pool: socket.socket, judge_class: "type[Judge]") -> None:
     """Answer the pool until it hangs up."""
     asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
@@ -119,6 +127,14 @@ def serve(role: Role, pool: socket.socket, judge_class: "type[Judge]") -> None:
         pool.sendall(reply.model_dump_json().encode() + b"\n")
 
     judges = Judges(judge_class, lambda message: say(Progress(message=message)))
+
+    def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
+        """Unwind, so that judges end what they have started."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=judges.end_compilers, daemon=True).start()
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, leave)
     threading.Thread(target=_receive, args=(pool, asks), daemon=True).start()
     try:
         while True:
@@ -135,7 +151,6 @@ def main() -> None:
     """Serve the pool, then leave nothing behind."""
     # The pool ends its processes itself, also after Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
     role: Role = "lane" if sys.argv[1] == "lane" else "builder"
     module, name = sys.argv[3].split(":")
     try:

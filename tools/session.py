@@ -164,6 +164,11 @@ class Session:
         """The buffers that a call updates, with their values before it."""
         return [(name, state[name]) for name in self.oracle.updated]
 
+    @property
+    def server_pid(self) -> int | None:
+        """The fork server's process, if it was started."""
+        return self.server.pid if "server" in self.__dict__ else None
+
     def close(self) -> None:
         """End the fork server, if it was started."""
         if "server" in self.__dict__:

@@ -76,6 +76,7 @@ class StandInJudge:
         self._progress = progress
         self.idle_neighbours = 0
         self.warm_workers = 0
+        self.server_pid = None
         assert not allow_library
 
     def get_ready(self) -> None:

@@ -130,3 +130,4 @@ def test_closing_does_not_wait_for_compilers(task: Task, tmp_path: Path, monkeyp
     with pytest.raises(KeyboardInterrupt), Pool([local_site(Target.CPU, print, builders=1)]) as pool:
         list(pool.evaluate(interrupted()))
     assert time.monotonic() - closing[0] < 20
+    assert not list((tmp_path / "cache" / "builds").iterdir())
