@@ -119,9 +119,13 @@ class Compilation:
                 *([lambda: self._run_nvcc(self._light_device(), kit.includes, "light")] if self._with_device else []),
             ]
         )
-        errors = [error for unit in units if unit.returncode for error in self._errors(unit.output)]
-        if certain := certain_errors(errors, self._request, self._toolchain):
-            raise BuildError(advice(self._request, list(certain)), certain)
+        certain: list[Diagnostic] = []
+        for unit in units:
+            if unit.returncode:
+                errors = self._errors(unit.output)
+                certain += certain_errors(errors, self._request, self._candidate.text, self._toolchain)
+        if certain:
+            raise BuildError(advice(self._request, certain), tuple(certain))
         return units
 
     def _compile_heavy(self, light: tuple[Unit, ...]) -> tuple[Unit, ...]:

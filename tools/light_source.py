@@ -1,5 +1,6 @@
 """What a build against the light headers hands to the compilers, and which errors would be the same without them."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -43,7 +44,7 @@ _WHERE_MENTIONED = {
 
 _LIGHT_PARTS = {
     "kernelwright/half.h": r"\bk?(?:Half|BFloat16|Float16)\b|AT_DISPATCH_\w*(?:HALF|AND|REDUCED|CASE|SWITCH)",
-    "kernelwright/dispatch.h": r"\bAT_DISPATCH_",
+    "kernelwright/dispatch.h": r"\bAT_DISPATCH_|\bacc_type\b|\bopmath_type\b|\bAccumulateType\b|\bOpMathType\b",
     "kernelwright/accessor.h": r"ccessor|PtrTraits",
     "kernelwright/cuda.h": r"\bcuda::|C10_CUDA|AT_CUDA|DeviceGuard",
 }
@@ -105,14 +106,24 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 def certain_errors(
-    errors: Iterable[Diagnostic], request: InlineRequest, toolchain: Toolchain
+    errors: Iterable[Diagnostic], request: InlineRequest, text: str, toolchain: Toolchain
 ) -> tuple[Diagnostic, ...]:
     """The errors that PyTorch's own headers could not cure: names that occur nowhere in them, and broken syntax where
-    no macro of theirs can be meant."""
+    nothing of theirs is near.
+
+    One that they could cure may be the cause of all that follow it, so nothing is certain from there on.
+
+    Args:
+        errors: of one compiler, in its order.
+        request: what was compiled.
+        text: the candidate's, whose lines the errors name.
+        toolchain: whose headers are asked.
+    """
     sources = (*request.cpp_sources, *request.cuda_sources)
     macros = {name for text in sources for name in _TORCH_MACRO.findall(text)}
     macros -= {name for text in sources for name in _DEFINED.findall(text)} | _light_macros()
     root = toolchain.torch_root / "include"
+    lines = text.splitlines()
 
     def is_certain(error: Diagnostic) -> bool:
         if found := _NAMED.search(error.message):
@@ -120,9 +131,12 @@ def certain_errors(
         if found := _NO_FILE.search(error.message):
             name = found["nvcc"] or found["gcc"]
             return not (root / name).exists() and not (root / "torch" / "csrc" / "api" / "include" / name).exists()
-        return not macros and _SYNTAX.match(error.message) is not None
+        if error.line is None or macros or not _SYNTAX.match(error.message):
+            return False
+        # What is missing at the end of a line is missed in the next.
+        return not _NEEDS_TORCH.search("\n".join(lines[max(0, error.line - 2) : error.line]))
 
-    return tuple(error for error in errors if is_certain(error))
+    return tuple(itertools.takewhile(is_certain, errors))
 
 
 @lru_cache(maxsize=1)

@@ -277,6 +277,10 @@ void kernelwright_copy(void* tensor, void* source, bool non_blocking) {
   of(tensor).copy_(of(source), non_blocking);
 }
 
+void kernelwright_resize(void* tensor, KernelwrightSpan sizes) {
+  of(tensor).resize_(span(sizes));
+}
+
 void kernelwright_zero(void* tensor) {
   of(tensor).zero_();
 }

@@ -6,8 +6,8 @@
 #include "kernelwright/tensor.h"
 
 namespace c10 {
-inline namespace light {
 namespace cuda {
+inline namespace light {
 
 class CUDAStream {
  public:
@@ -123,7 +123,10 @@ class CUDAStreamGuard {
   CUDAStream before_;
 };
 
+}  // namespace light
 }  // namespace cuda
+
+inline namespace light {
 
 // Of any device; only a CUDA device can be made the current one.
 class DeviceGuard {

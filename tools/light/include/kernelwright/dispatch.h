@@ -1,7 +1,29 @@
-// The AT_DISPATCH macros for the types that a convolution can have.
+// The AT_DISPATCH macros for the types that a convolution can have, and the types to accumulate them in.
 #pragma once
 
 #include "kernelwright/tensor.h"
+
+namespace at {
+inline namespace light {
+// Half precision is computed with in single precision, everything else as it is.
+template <typename T>
+struct OpMathType {
+  using type = std::conditional_t<std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>, float, T>;
+};
+template <typename T>
+using opmath_type = typename OpMathType<T>::type;
+
+// Sums: whole numbers in 64 bits, half precision in single precision; on the host single precision in double.
+template <typename T, bool is_cuda>
+struct AccumulateType {
+  using opmath = opmath_type<T>;
+  using floating = std::conditional_t<!is_cuda && std::is_same_v<T, float>, double, opmath>;
+  using type = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int64_t, floating>;
+};
+template <typename T, bool is_cuda>
+using acc_type = typename AccumulateType<T, is_cuda>::type;
+}  // namespace light
+}  // namespace at
 
 #define AT_DISPATCH_CASE(enum_type, ...)                                              \
   case enum_type: {                                                                   \

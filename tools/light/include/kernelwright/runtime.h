@@ -81,6 +81,7 @@ KERNELWRIGHT_RUNTIME void* kernelwright_select(void* tensor, int64_t dim, int64_
 KERNELWRIGHT_RUNTIME void* kernelwright_slice(void* tensor, int64_t dim, int64_t start, int64_t end, int has,
                                               int64_t step);
 KERNELWRIGHT_RUNTIME void kernelwright_copy(void* tensor, void* source, bool non_blocking);
+KERNELWRIGHT_RUNTIME void kernelwright_resize(void* tensor, KernelwrightSpan sizes);
 KERNELWRIGHT_RUNTIME void kernelwright_zero(void* tensor);
 KERNELWRIGHT_RUNTIME void kernelwright_fill(void* tensor, double value, int64_t whole, bool is_whole);
 KERNELWRIGHT_RUNTIME double kernelwright_item_double(void* tensor);

@@ -316,6 +316,10 @@ class Tensor {
     kernelwright_zero(impl_);
     return const_cast<Tensor&>(*this);
   }
+  const Tensor& resize_(IntArrayRef sizes) const {
+    kernelwright_resize(impl_, span(sizes));
+    return *this;
+  }
   Tensor& fill_(const Scalar& value) const {
     kernelwright_fill(impl_, value.value(), value.whole(), value.is_whole());
     return const_cast<Tensor&>(*this);

@@ -365,6 +365,10 @@ class TensorOptions {
 inline TensorOptions dtype(ScalarType type) {
   return TensorOptions().dtype(type);
 }
+template <typename T>
+TensorOptions dtype() {
+  return TensorOptions().dtype<T>();
+}
 inline TensorOptions device(Device device) {
   return TensorOptions().device(device);
 }
