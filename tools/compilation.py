@@ -94,6 +94,8 @@ class Compilation:
         # The compilers print the offending line from the file that #line names, so it must lie beside the sources.
         _write_source(self._work / CANDIDATE_FILE, self._candidate.text, errors="surrogateescape")
         kit = None if lacks_light_headers(self._request) else light_kit(self._toolchain)
+        if kit is not None and self._cuda and not kit.has_cuda:
+            kit = None
         units = self._compile_light(kit) if kit is not None else ()
         if kit is not None and not any(unit.returncode for unit in units):
             self._link(units, (*map(str, kit.objects(cuda=self._cuda)), *kit.link_flags(cuda=self._cuda)))
