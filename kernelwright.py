@@ -13,6 +13,7 @@ import evals.commands
 import runs.commands
 import tasks.commands
 import tools.admission_command
+import tools.cache_command
 import tools.commands
 from tasks.errors import KernelwrightError, UnavailableError, UsageError
 
@@ -44,7 +45,7 @@ def _options(
 
 
 tasks.commands.register(app, tools.admission_command.admit_tasks)
-for floor in (tools.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
+for floor in (tools.commands, tools.cache_command, agent.commands, runs.commands, evals.commands, evals.attack_command):
     floor.register(app)
 
 
