@@ -102,34 +102,27 @@ class Builder:
         if request.cuda_sources:
             _ = self.toolchain.nvcc
         key = self._key(request)
-        kept = self._find(key)
-        cached = kept is not None
-        for _ in range(_MOST_ATTEMPTS):
-            if kept is not None:
-                break
-            self._publish(key, request, candidate, started)
-            kept = self._find(key)
+        with self._cache_failing_clearly():
+            kept = find_build(self._root / key)
+            cached = kept is not None
+            for _ in range(_MOST_ATTEMPTS):
+                kept = kept or self._publish(key, request, candidate, started)
+            if not cached:
+                tend_now_and_then(self._cache, self._limit_bytes)
         if kept is None:
             raise HarnessError(
                 f"what was built into {self._root / key} was gone or damaged {_MOST_ATTEMPTS} times in a row; let "
                 "nothing else change that folder, see whether its disk is sound, or set KERNELWRIGHT_CACHE."
             )
-        if not cached:
-            with self._cache_failing_clearly():
-                tend_now_and_then(self._cache, self._limit_bytes)
         found = {"cached": cached, "seconds": time.monotonic() - started, "label": request.name}
         return BuiltExtension(kept.library, module_name(key), kept.report.model_copy(update=found), kept.hold)
 
-    def _find(self, key: str) -> KeptBuild | None:
-        with self._cache_failing_clearly():
-            return find_build(self._root / key)
-
-    def _publish(self, key: str, request: InlineRequest, candidate: Candidate, started: float) -> None:
+    def _publish(self, key: str, request: InlineRequest, candidate: Candidate, started: float) -> KeptBuild | None:
         # The compilers run what candidates tell them to, so nothing of their folder is kept but the library: not the
         # candidate's text, which workers of others could read, nor what else was left there.
-        with self._cache_failing_clearly(), workplace(self._root) as work:
+        with workplace(self._root) as work:
             report = self._build_in(work, request, candidate, key, started)
-            keep_build(self._root / key, _library(work), report)
+            return keep_build(self._root / key, _library(work), report)
 
     @contextlib.contextmanager
     def _cache_failing_clearly(self) -> Iterator[None]:

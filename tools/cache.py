@@ -4,6 +4,8 @@ Whoever uses an entry holds it: the kernel's lock on a file in it, so that what 
 takes an entry away that is held, and whatever is not held can go at any time (`tools.cache_tending`).
 """
 
+import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -63,6 +65,13 @@ class Hold:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def keeps(self, lock: Path) -> bool:
+        """Whether the file of this name is the one that was locked; another process may have put its own there."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), lock.lstat())
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         """Let the entry go; more than once is fine."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -100,12 +109,10 @@ def claimed(lock: Path, operation: int) -> Hold | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     held = Hold(descriptor)
-    try:
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, operation)
-        if os.path.samestat(os.fstat(descriptor), lock.lstat()):
+        if held.keeps(lock):
             return held
-    except (BlockingIOError, FileNotFoundError):
-        pass
     held.close()
     return None
 
@@ -136,8 +143,13 @@ def published(final: Path) -> Iterator[Path]:
     """
     with workplace(final.parent) as work:
         yield work
-        try:
-            work.rename(final)
-        except OSError:
-            if not final.is_dir():
-                raise
+        while True:
+            try:
+                work.rename(final)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            # Where theirs was taken away meanwhile, ours is needed after all.
+            if final.is_dir():
+                return

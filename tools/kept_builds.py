@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.record import Record
-from tools.cache import Hold, hold, published
+from tools.cache import IN_USE, Hold, hold, published
 from tools.cache_tending import drop
 from tools.results import Extension
 
@@ -33,8 +33,10 @@ class KeptBuild:
 
 
 def find_build(folder: Path) -> KeptBuild | None:
-    """The build that was kept in a folder, or None. One that is damaged is dropped, so that it is built anew: nothing of
-    it was used, and who reads this standard error is told, because disks that change files do so again.
+    """The build that was kept in a folder, or None.
+
+    A damaged one is dropped, so that it is built anew: nothing of it was used. Whoever reads standard error is told,
+    because a disk that changes files does so again.
 
     Raises:
         OSError: the folder cannot be read.
@@ -55,9 +57,19 @@ def find_build(folder: Path) -> KeptBuild | None:
     return None
 
 
-def keep_build(folder: Path, library: bytes, report: Extension) -> None:
-    """Put a build into the cache; where there is one of the same name already, that one stays."""
+def keep_build(folder: Path, library: bytes, report: Extension) -> KeptBuild | None:
+    """Put a build into the cache. Where another process did so meanwhile, theirs stays and is given; None where that is
+    gone or damaged.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     entry = _Entry(sha256=hashlib.sha256(library).hexdigest(), report=report)
     with published(folder) as work:
         (work / LIBRARY).write_bytes(library)
         (work / _REPORT).write_text(json.dumps(entry.model_dump(mode="json")))
+        # Held before others can see it, or they could take it away before it was used once.
+        held = hold(work)
+    if held is not None and held.keeps(folder / IN_USE):
+        return KeptBuild(folder / LIBRARY, report, held)
+    return find_build(folder)
