@@ -19,11 +19,6 @@ from runs.config import RunConfig
 from runs.events import EVENT, SCHEMA_VERSION, Event
 from tasks.errors import RunFormatError, UsageError
 
-RECORDED = Path(__file__).parent / "recorded"
-"""The runs that ship with the project."""
-LOCAL = Path(__file__).parent / "local"
-"""Where new runs land; ignored by git."""
-
 CONFIG_NAME = "run.json"
 TRANSCRIPT_NAME = "transcript.jsonl"
 

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from tools.cache import hold, published
-from tools.cache_command import register
+from tools.commands import register
 
 
 @pytest.fixture
@@ -25,7 +25,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(*arguments: str) -> str:
     app = typer.Typer()
-    app.callback()(lambda: None)
     register(app)
     result = CliRunner().invoke(app, ["cache", *arguments])
     assert result.exit_code == 0, result.output

@@ -1,7 +1,6 @@
-"""The command `cache`: what is kept between processes, how much that is, the bound, and where."""
+"""What `cache` prints: what is kept between processes, how much that is, the bound, and where."""
 
 import time
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -48,20 +47,8 @@ class CacheReport(Record):
     dropped_bytes: int = 0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(cache)
-
-
-def cache(
-    emptying: Annotated[
-        bool, typer.Option("--clear", help="Take away everything that no process uses, and say what stays.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object on standard output, nothing else.")
-    ] = False,
-) -> None:
-    """Say what is kept between processes, how much, the bound, and where; or empty it. Running processes go on."""
+def report_cache(emptying: bool, as_json: bool) -> None:
+    """Empty the cache if that is asked for, and print what is kept then."""
     root, limit_bytes = cache_root(), cache_limit_bytes()
     dropped = clear(root) if emptying else Dropped(0, 0)
     kept = entries(root)
