@@ -9,6 +9,7 @@ import typer
 import agent.commands
 import evals.attack_command
 import evals.commands
+import evals.recorded_command
 import runs.commands
 import tasks.commands
 import tools.commands
@@ -55,7 +56,14 @@ def _admit(found: "tuple[Task, ...]", target: Target | None, require: str | None
 
 # The commands' modules hold what the command line must know of them; what a command does is imported when it is called.
 tasks.commands.register(app, _admit)
-for floor in (tools.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
+for floor in (
+    tools.commands,
+    agent.commands,
+    runs.commands,
+    evals.commands,
+    evals.recorded_command,
+    evals.attack_command,
+):
     floor.register(app)
 
 

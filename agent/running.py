@@ -1,4 +1,4 @@
-"""What `run` does: lets a model work on a task within its limits, keeps the transcript, and prints the table of turns."""
+"""What `run` does: lets a model work on a task within its limits, keeps the transcript, prints the table of turns."""
 
 import signal
 from collections.abc import Iterator

@@ -4,7 +4,6 @@ import json
 
 import typer
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 
 from tasks.loader import Task
@@ -55,6 +54,8 @@ def show_task(task: Task, as_json: bool) -> None:
     console.print(table, markup=False)
     console.print()
     if console.is_terminal:
+        from rich.syntax import Syntax
+
         console.print(Syntax(task.source, "python"))
     else:
         typer.echo(task.source)
