@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, ValidationError
 from runs.config import RunConfig
 from runs.events import EVENT, SCHEMA_VERSION, Ended, EndReason, Event
 from runs.store import CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory, read_transcript
+from runs.summary import started
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
@@ -96,7 +97,7 @@ def _rollout_lines(path: Path) -> Iterator[RolloutLine]:
             )
 
 
-def _last_event(path: Path) -> Event | None:
+def _last_event(path: Path) -> Event:
     """The last event of a transcript, from its first and last bytes where these are as they should be.
 
     Raises:
@@ -113,7 +114,8 @@ def _last_event(path: Path) -> Event | None:
         except ValidationError:
             pass  # Torn, longer than what was read, or foreign: the whole file tells.
     events = read_transcript(path)
-    return events[-1] if events else None
+    started(events)
+    return events[-1]
 
 
 def _changed(path: Path) -> datetime:
