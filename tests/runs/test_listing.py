@@ -84,10 +84,6 @@ def test_a_rollout_that_was_killed_has_no_end(tmp_path: Path, last: int) -> None
     assert the_rollout(tmp_path) == RolloutLine(rollout="rollout-1")
 
 
-def torn(text: str, cut: int) -> str:
-    return text[:-cut]
-
-
 @pytest.mark.parametrize("cut", [1, 2, 30, 100])
 def test_a_torn_transcript_is_read_as_far_as_it_goes(tmp_path: Path, cut: int) -> None:
     run = write_run(tmp_path)
@@ -104,9 +100,11 @@ def test_a_torn_transcript_is_read_as_far_as_it_goes(tmp_path: Path, cut: int) -
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"not a transcript\n\n", "Line 1 of .* is not an event"),
-        (b"\xff\xfe\x00\x01" * 4000 + b"\n", "Line 1 of .* is not an event"),
-        (b'{"event": "from another program"}\n{"x": 1}\n', "Line 1 of .* is not an event"),
+        (b"not a transcript\n\n", "is not an event of a transcript"),
+        (b"\xff\xfe\x00\x01" * 4000 + b"\n", "does not begin with `rollout_started`"),
+        (b"", "does not begin with `rollout_started`"),
+        (events()[-1].model_dump_json().encode() + b"\n", "does not begin with `rollout_started`"),
+        (b'{"event": "from another program"}\n{"x": 1}\n', "is not an event of a transcript"),
         (b'{"event":"rollout_started","schema_version":7}\n{}\n', "has schema version 7"),
     ],
 )
@@ -114,8 +112,8 @@ def test_a_foreign_transcript_is_named(tmp_path: Path, content: bytes, problem: 
     write_run(tmp_path).transcript("rollout-1").write_bytes(content)
     rollout = the_rollout(tmp_path)
     assert rollout.reason is None
-    assert problem.split(" .* ")[-1] in rollout.problem
-    assert problem.split(" .* ")[-1] in " ".join(shown(str(tmp_path)).split())
+    assert problem in rollout.problem
+    assert problem in shown(str(tmp_path))
 
 
 def test_damage_at_the_end_is_named(tmp_path: Path) -> None:
@@ -123,11 +121,6 @@ def test_damage_at_the_end_is_named(tmp_path: Path) -> None:
     with run.transcript("rollout-1").open("ab") as file:
         file.write(b'{"of": "another program"}\n')
     assert "Line 11 of" in the_rollout(tmp_path).problem
-
-
-def test_an_empty_transcript_has_no_end(tmp_path: Path) -> None:
-    write_run(tmp_path).transcript("rollout-1").write_bytes(b"")
-    assert the_rollout(tmp_path) == RolloutLine(rollout="rollout-1")
 
 
 def test_half_written_and_foreign_folders_are_named(tmp_path: Path) -> None:
@@ -150,9 +143,8 @@ def test_half_written_and_foreign_folders_are_named(tmp_path: Path) -> None:
     assert "holds no transcript.jsonl" in lines["begun"].rollouts[0].problem
     table = shown(str(tmp_path))
     assert table.count("\n") == 6
-    assert [half.id in line for line in table.splitlines() if "no rollout began" in line] == [False, True] or (
-        half.id in table
-    )
+    (row,) = (row for row in table.splitlines() if half.id in row)
+    assert row.endswith("cpu     test-model  0 of 1    no rollout began")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -178,7 +170,7 @@ def test_show_without_a_run_lists_all(tmp_path: Path, monkeypatch: pytest.Monkey
         "2026-03-01 12:00", "causal_conv/20260301-120000-old", "cpu", "test-model", "1", "submitted: correct"
     ]  # fmt: skip
     (new,) = (row for row in rows if "new" in row)
-    assert new.endswith("3 of 4       2 submitted: correct; 1 turn_limit: 30 turns are spent.")
+    assert new.endswith("3 of 4    2 submitted: correct; 1 turn_limit: 30 turns are spent.")
     lines = [json.loads(line) for line in shown("--json").splitlines()]
     assert {line["run"]: len(line["rollouts"]) for line in lines} == {
         "causal_conv/20260301-120000-new": 3,
