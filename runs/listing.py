@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from runs.config import RunConfig
 from runs.events import EVENT, SCHEMA_VERSION, Ended, EndReason, Event
-from runs.store import CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory, read_transcript
+from runs.store import CANDIDATES_NAME, CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory, read_transcript
 from runs.summary import started
 from tasks.errors import RunFormatError
 from tasks.record import Record
@@ -81,13 +81,12 @@ def _run_line(path: Path) -> RunLine:
 
 
 def _rollout_lines(path: Path) -> Iterator[RolloutLine]:
-    for folder in sorted(_folders(path), key=lambda folder: (len(folder.name), folder.name)):
-        transcript = folder / TRANSCRIPT_NAME
+    rollouts = [folder for folder in _folders(path) if folder.name != CANDIDATES_NAME]
+    for folder in sorted(rollouts, key=lambda folder: (len(folder.name), folder.name)):
         try:
-            last = _last_event(transcript)
+            last = _last_event(folder / TRANSCRIPT_NAME)
         except FileNotFoundError:
-            if folder != RunDirectory(path).candidates:
-                yield RolloutLine(rollout=folder.name, problem=f"{folder} holds no {TRANSCRIPT_NAME}")
+            yield RolloutLine(rollout=folder.name, problem=f"{folder} holds no {TRANSCRIPT_NAME}")
         except (OSError, RunFormatError) as error:
             yield RolloutLine(rollout=folder.name, problem=str(error))
         else:

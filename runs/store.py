@@ -21,6 +21,7 @@ from tasks.errors import RunFormatError, UsageError
 
 CONFIG_NAME = "run.json"
 TRANSCRIPT_NAME = "transcript.jsonl"
+CANDIDATES_NAME = "candidates"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class RunDirectory:
     @property
     def candidates(self) -> Path:
         """The directory of the candidates' texts."""
-        return self.path / "candidates"
+        return self.path / CANDIDATES_NAME
 
     def config(self) -> RunConfig:
         """The run's configuration; raises RunFormatError where it cannot be read."""

@@ -23,7 +23,7 @@ holding it, and compilers are stopped after 300 s."""
 LOCKLESS_S = 3600.0
 """So long a folder stays that was made and not locked, which takes its maker some microseconds."""
 PAUSE_S = 60.0
-"""Between two tendings; looking at 20,000 builds takes a fifth of a second."""
+"""Between two tendings; looking at 20,000 builds takes 0.8 s."""
 _BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
 _TENDED = "tended"
@@ -176,9 +176,14 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    taken = 0
-    for inner, _, files in os.walk(folder):
-        for path in (Path(inner), *(Path(inner, name) for name in files)):
-            with contextlib.suppress(FileNotFoundError):
-                taken += path.lstat().st_blocks * _BLOCK_BYTES
-    return taken
+    told = folder.stat(follow_symlinks=False)
+    taken, inner = told.st_blocks, [str(folder)]
+    while inner:
+        # What goes away while this looks takes nothing any more; what must not be looked at cannot be counted.
+        with contextlib.suppress(OSError), os.scandir(inner.pop()) as found:
+            for item in found:
+                with contextlib.suppress(OSError):
+                    taken += item.stat(follow_symlinks=False).st_blocks
+                if item.is_dir(follow_symlinks=False):
+                    inner.append(item.path)
+    return taken * _BLOCK_BYTES
