@@ -75,17 +75,10 @@ def entries(root: Path) -> list[Entry]:
 def drop(path: Path) -> bool:
     """Take an entry out of the cache at once, whole. False where it is in use, gone, or cannot be moved: it stays."""
     try:
-        held = claimed(path / IN_USE, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if held is None:
-            return False
-        try:
-            with workplace(path.parent) as away:
-                path.rename(away / path.name)
-        finally:
-            held.close()
+        with workplace(path.parent) as away:
+            return _moved(path, away)
     except OSError:
         return False
-    return True
 
 
 def tend(root: Path, limit_bytes: int) -> Dropped:
@@ -132,13 +125,32 @@ def remove_leftovers(root: Path) -> None:
 def _drop_until(kept: Sequence[Entry], excess_bytes: int | None) -> Dropped:
     """Drop entries in this order until so many bytes are gone; None drops all."""
     count = freed = 0
-    for entry in kept:
-        if excess_bytes is not None and freed >= excess_bytes:
-            break
-        if not entry.spared and drop(entry.path):
-            count += 1
-            freed += entry.size_bytes
+    away: dict[Path, Path] = {}
+    # Moved first and removed together: a process that removes each would take longer than all the rest.
+    with contextlib.ExitStack() as workplaces:
+        for entry in kept:
+            if excess_bytes is not None and freed >= excess_bytes:
+                break
+            area = entry.path.parent
+            if area not in away:
+                away[area] = workplaces.enter_context(workplace(area))
+            if not entry.spared and _moved(entry.path, away[area]):
+                count += 1
+                freed += entry.size_bytes
     return Dropped(count, freed)
+
+
+def _moved(path: Path, away: Path) -> bool:
+    """Whether an entry could be moved out of the way, because it is there and nobody uses it."""
+    try:
+        held = claimed(path / IN_USE, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if held is None:
+            return False
+        path.rename(away / path.name)
+        held.close()
+    except OSError:
+        return False
+    return True
 
 
 def _is_left(folder: Path) -> bool:
