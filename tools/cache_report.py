@@ -14,6 +14,7 @@ from tools.cache_tending import MANY, WHOLE, Dropped, Entry, Part, clear, entrie
 _PLAIN_WIDTH = 120
 _CONTENTS: dict[Part, str] = {
     "builds": "extensions that candidates built",
+    "light": "light headers in place of PyTorch's",
     "precompiled": "precompiled headers of PyTorch",
     "inductor": "PyTorch's own: torch.compile",
     "triton": "PyTorch's own: Triton",

@@ -11,8 +11,8 @@ from typing import Literal
 
 from tools.cache import IN_USE, claimed, workplace
 
-Part = Literal["builds", "precompiled", "inductor", "triton"]
-MANY: tuple[Part, ...] = ("builds", "precompiled")
+Part = Literal["builds", "light", "precompiled", "inductor", "triton"]
+MANY: tuple[Part, ...] = ("builds", "light", "precompiled")
 """Folders whose folders are entries."""
 WHOLE: tuple[Part, ...] = ("inductor", "triton")
 """Folders that are an entry each: PyTorch's own caches, whose inner order is PyTorch's affair."""

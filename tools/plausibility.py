@@ -23,8 +23,8 @@ CONTENDED = 0.3
 """On a host where processes waited for a processor for a larger share of the time than this, a late answer may be the
 machine's doing: the judge's clock counts, and nobody is accused."""
 HOST_REFUSED_SHARE, HOST_REFUSED_NS = 0.5, 10_000_000.0
-"""On a host nobody is accused for less than this share of the time and this much: schedulers wake processes late by ticks
-of 1 to 10 ms. The judge's clock counts there long before, so a smaller lie gains nothing."""
+"""On a host nobody is accused for less than this share of the time and this much: schedulers wake processes late by
+ticks of 1 to 10 ms. The judge's clock counts there long before, so a smaller lie gains nothing."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by

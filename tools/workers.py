@@ -20,11 +20,12 @@ from typing import Any, Protocol
 import torch
 
 from tasks.errors import HarnessError, ProtocolError
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
 from tools.cache import Hold
 from tools.candidate import Candidate
 from tools.candidate_fault import CandidateFault as CandidateFault
 from tools.candidate_fault import death, fault_told, printed_end
+from tools.compilation import BuildError
 from tools.folders import remove_folder
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension

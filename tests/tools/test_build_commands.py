@@ -14,8 +14,9 @@ from fake_compilers import FakeCompilers
 from processes import ROOT, within
 
 from tasks.errors import HarnessError, UnavailableError
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
 from tools.candidate import Candidate
+from tools.compilation import BuildError
 from tools.confinement import Confinement
 from tools.inline_request import InlineRequest
 
@@ -26,6 +27,7 @@ from pathlib import Path
 sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
 from fake_compilers import FakeCompilers
 from tools.build import Builder
+
 from tools.candidate import Candidate
 from tools.confinement import Confinement
 from tools.inline_request import InlineRequest

@@ -4,8 +4,9 @@ import textwrap
 
 import pytest
 
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
 from tools.candidate import Candidate
+from tools.compilation import BuildError
 from tools.inline_request import InlineRequest
 from tools.toolchain import find_toolchain
 

@@ -17,9 +17,10 @@ from fake_compilers import FakeCompilers
 from processes import ROOT
 from worker_bench import Bench, started_bench
 
-from tools.build import Builder, BuildError
+from tools.build import Builder
 from tools.cache_tending import drop
 from tools.candidate import Candidate
+from tools.compilation import BuildError
 from tools.confinement import Confinement
 from tools.replies import BuildLine, parse_reply
 from tools.worker.load_inline import ExtensionBuildError, InlineLoader
