@@ -198,8 +198,8 @@ def test_different_sources_of_one_name_in_two_processes_have_their_own_files(tmp
         libraries.append(done.stdout.strip())
     assert libraries[0] == libraries[2], "another process with another salt finds the build"
     assert libraries[1] != libraries[0]
-    compiled = [call for call in FakeCompilers(shared).calls("g++") if "main.cpp" in call]
-    assert len(compiled) == 2
+    linked = [call for call in FakeCompilers(shared).calls("g++") if call[-2:] == ["-o", "extension.so"]]
+    assert len(linked) == 2
 
 
 def test_two_processes_build_different_sources_of_one_name_at_once(bench: Bench) -> None:
