@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from evals.score_line import ScoreLine, score_line
-from evals.score_table import format_speedup, print_scores
 from tasks.errors import UsageError
-from tasks.loader import Task, find_task
-from tasks.spec import Target
+from tasks.target import Target
 from tools.candidate import Candidate
 from tools.required_sandbox import RequiredSandbox, RequireSandboxOption, require_sandbox
 from tools.verdict import Verdict
+
+if TYPE_CHECKING:
+    from evals.score_line import ScoreLine
+    from tasks.loader import Task
 
 _PLAIN_WIDTH = 160
 
@@ -50,6 +51,9 @@ def score(
     ] = False,
 ) -> None:
     """Build, verify and benchmark each FILE. Exits with 0: all correct, 1: some not, 2: bad usage, 3: unavailable."""
+    from evals.score_table import print_scores
+    from tasks.loader import find_task
+
     found = find_task(task)
     candidates = _read(files)
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -85,7 +89,7 @@ def _read(files: Sequence[Path]) -> list[tuple[Path, Candidate]]:
 
 
 def _evaluate(
-    task: Task,
+    task: "Task",
     candidates: Sequence[tuple[Path, Candidate]],
     target: Target | None,
     require: RequiredSandbox | None,
@@ -93,8 +97,9 @@ def _evaluate(
     *,
     allow_library: bool,
     strict: bool,
-) -> Iterator[ScoreLine]:
+) -> "Iterator[ScoreLine]":
     # Evaluating needs PyTorch; a wrong name or file must be reported before it is imported.
+    from evals.score_line import score_line
     from tools.judge import Judge
     from tools.targets import default_target
 
@@ -107,6 +112,8 @@ def _evaluate(
             yield score_line(judge.evaluate(candidate, strict=strict), file, precision)
 
 
-def _progress(line: ScoreLine) -> str:
+def _progress(line: "ScoreLine") -> str:
+    from evals.score_table import format_speedup
+
     figures = "" if line.speedup is None else f" {format_speedup(line.speedup, line.speedup_interval)}"
     return f"{line.file}: {line.verdict}{figures}"

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,16 +10,19 @@ from pathlib import Path
 
 from tasks.errors import HarnessError
 from tools.build_text import CANDIDATE_FILE, module_name
-from tools.cache import cache_root, published
+from tools.cache import Hold, cache_limit_bytes, cache_root, workplace
+from tools.cache_tending import tend_now_and_then
 from tools.candidate import Candidate
 from tools.compilation import BuildError, Compilation
 from tools.diagnostics import parse_diagnostics, parse_ptxas
-from tools.folders import read_regular, remove_folder
+from tools.folders import read_regular
 from tools.inline_request import InlineRequest
+from tools.kept_builds import KeptBuild, find_build, keep_build
 from tools.results import Extension
 from tools.toolchain import Toolchain
 from tools.usage import FOLDER_LIMIT_BYTES
 
+_MOST_ATTEMPTS = 3
 _FORMAT = 3
 """Part of every key; raised when what a build consists of changes."""
 
@@ -32,6 +34,8 @@ class BuiltExtension:
     library: Path
     module_name: str
     report: Extension
+    hold: Hold
+    """While it lives, the library stays on the disk."""
 
 
 class Builder:
@@ -39,7 +43,9 @@ class Builder:
 
     def __init__(self, toolchain: Toolchain) -> None:
         self.toolchain = toolchain
-        self._root = cache_root() / "builds"
+        self._cache = cache_root()
+        self._root = self._cache / "builds"
+        self._limit_bytes = cache_limit_bytes()
 
     def build(self, request: InlineRequest, candidate: Candidate) -> BuiltExtension:
         """Build one extension, or take it from the cache.
@@ -53,39 +59,36 @@ class Builder:
         if request.cuda_sources:
             _ = self.toolchain.nvcc
         key = self._key(request)
-        folder = self._root / key
-        cached = self._cached(folder)
-        report = cached or self._publish(folder, request, candidate, started)
-        found = {"cached": cached is not None, "seconds": time.monotonic() - started, "label": request.name}
-        return BuiltExtension(
-            library=folder / "extension.so",
-            module_name=module_name(key),
-            report=report.model_copy(update=found),
-        )
+        with self._cache_failing_clearly():
+            kept = find_build(self._root / key)
+            cached = kept is not None
+            for _ in range(_MOST_ATTEMPTS):
+                kept = kept or self._publish(key, request, candidate, started)
+            if not cached:
+                tend_now_and_then(self._cache, self._limit_bytes)
+        if kept is None:
+            raise HarnessError(
+                f"what was built into {self._root / key} was gone or damaged {_MOST_ATTEMPTS} times in a row; let "
+                "nothing else change that folder, see whether its disk is sound, or set KERNELWRIGHT_CACHE."
+            )
+        found = {"cached": cached, "seconds": time.monotonic() - started, "label": request.name}
+        return BuiltExtension(kept.library, module_name(key), kept.report.model_copy(update=found), kept.hold)
 
-    def _publish(self, folder: Path, request: InlineRequest, candidate: Candidate, started: float) -> Extension:
+    def _publish(self, key: str, request: InlineRequest, candidate: Candidate, started: float) -> KeptBuild | None:
+        # The compilers run what candidates tell them to, so nothing of their folder is kept but the library: not the
+        # candidate's text, which workers of others could read, nor what else was left there.
+        with workplace(self._root) as work:
+            report = self._build_in(work, request, candidate, key, started)
+            return keep_build(self._root / key, _library(work), report)
+
+    @contextlib.contextmanager
+    def _cache_failing_clearly(self) -> Iterator[None]:
         try:
-            with published(folder) as kept, self._workplace() as work:
-                report = self._build_in(work, request, candidate, folder.name, started)
-                library = _library(work)
-                (kept / "extension.so").write_bytes(library)
-                entry = {"sha256": hashlib.sha256(library).hexdigest(), "report": report.model_dump(mode="json")}
-                (kept / "report.json").write_text(json.dumps(entry))
+            yield
         except OSError as error:
             raise HarnessError(
                 f"building in {self._root} failed: {error}; make room there, or set KERNELWRIGHT_CACHE."
             ) from error
-        return report
-
-    @contextlib.contextmanager
-    def _workplace(self) -> Iterator[Path]:
-        """A folder for the compilers. They run what candidates tell them to, so nothing of it is kept but the library:
-        not the candidate's text, which workers of others could read, nor what else was left there."""
-        work = Path(tempfile.mkdtemp(prefix=".compiling-", dir=self._root))
-        try:
-            yield work
-        finally:
-            remove_folder(work)
 
     def _key(self, request: InlineRequest) -> str:
         parts = {
@@ -96,24 +99,6 @@ class Builder:
             "cuda": [self.toolchain.cuda_version, self.toolchain.architecture] if self._with_cuda(request) else None,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _cached(self, folder: Path) -> Extension | None:
-        """The report of a published build whose library is the one that was written; None where there is none.
-
-        Publishing is one step, so an entry that is not whole was changed afterwards, and must not be used.
-        """
-        if not folder.exists():
-            return None
-        try:
-            entry = json.loads((folder / "report.json").read_text())
-            if hashlib.sha256((folder / "extension.so").read_bytes()).hexdigest() == entry["sha256"]:
-                return Extension.model_validate(entry["report"])
-            cause = "another library"
-        except (OSError, ValueError, KeyError) as error:
-            cause = f"{type(error).__name__}: {error}"
-        raise HarnessError(
-            f"the cached build {folder} is not what was written there; delete that folder and try again ({cause})."
-        )
 
     @staticmethod
     def _with_cuda(request: InlineRequest) -> bool:

@@ -15,7 +15,7 @@ from typing import Literal
 from tasks.errors import KernelwrightError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.cache import cache_root
+from tools.cache import cache_limit_bytes, cache_root
 from tools.confinement import tier
 from tools.process import run
 from tools.required_sandbox import missing_parts
@@ -173,13 +173,13 @@ def _cuda_of_torch() -> str | None:
 
 def _cache() -> Finding:
     try:
-        root = cache_root()
+        root, limit_bytes = cache_root(), cache_limit_bytes()
     except KernelwrightError as error:
         return Finding(
             check="cache", status="missing", found=str(error), remedy="set KERNELWRIGHT_CACHE", needed_by=_BOTH
         )
     free = shutil.disk_usage(root).free
-    found = f"{root}, {free / 2**30:.1f} GiB free"
+    found = f"{root}, at most {limit_bytes / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free"
     if free < _NEEDED_BYTES:
         remedy = "free some space, or set KERNELWRIGHT_CACHE to a folder elsewhere"
         return Finding(check="cache", status="note", found=found, remedy=remedy)

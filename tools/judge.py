@@ -17,6 +17,7 @@ from tasks.spec import Precision, Target
 from tools import measurement
 from tools.baselines import kernelbench_source
 from tools.briefing import Briefing
+from tools.cache import cache_limit_bytes
 from tools.candidate import Candidate
 from tools.confinement import tier
 from tools.draws import USUAL, input_shape, trials
@@ -83,6 +84,7 @@ class Judge:
         progress: Callable[[str], None] = _quiet,
     ) -> None:
         """`fixed_candidates` says that all were written before the judge was made: their trials are drawn once."""
+        cache_limit_bytes()  # A wrong value is the caller's mistake, not the fault of an evaluation.
         self.task = task
         self.target = target
         self.allow_library = allow_library

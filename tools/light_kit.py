@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import process
-from tools.cache import cache_root, published
+from tools.cache import Hold, cache_root, hold, published
 from tools.confinement import for_compiler
 from tools.toolchain import Toolchain
 from tools.usage import compiler_budget
@@ -54,6 +54,8 @@ class LightKit:
     """What a build against the light headers needs."""
 
     folder: Path
+    hold: Hold
+    """While it lives, nobody takes the kit away."""
 
     @property
     def has_cuda(self) -> bool:
@@ -87,13 +89,15 @@ def light_kit(toolchain: Toolchain) -> LightKit | None:
     if not torch_headers.is_dir():
         return None
     folder = cache_root() / "light" / _key(toolchain)
-    if not folder.is_dir():
-        try:
+    try:
+        held = hold(folder)
+        if held is None:
             with published(folder) as work:
                 _fill(work, toolchain, torch_headers)
-        except (_UnusableToolchainError, OSError):
-            return None
-    return LightKit(folder)
+            held = hold(folder)
+    except (_UnusableToolchainError, OSError):
+        return None
+    return None if held is None else LightKit(folder, held)
 
 
 class _UnusableToolchainError(Exception):

@@ -1,7 +1,6 @@
 """What the compilers are asked to do, and what is kept of it; the compilers are fakes, so nothing takes long."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -158,31 +157,6 @@ def test_another_architecture_makes_another_build_of_cuda_sources_only(compilers
     compilers.toolchain = replace(compilers.toolchain, architecture="8.0")
     assert built(compilers, cuda_sources=[LIGHT]).library != with_cuda.library
     assert built(compilers).library == without.library
-
-
-def test_a_library_that_was_changed_in_the_cache_is_refused(compilers: FakeCompilers) -> None:
-    library = built(compilers).library
-    library.write_bytes(b"something else")
-    with pytest.raises(HarnessError, match=f"{library.parent} is not what was written there; delete that folder"):
-        built(compilers)
-
-
-@pytest.mark.parametrize("damage", ["report gone", "library gone", "report torn", "report of another form"])
-def test_a_damaged_entry_of_the_cache_is_refused(compilers: FakeCompilers, damage: str) -> None:
-    """It can't be built again in its place, so its library would be taken unchecked for ever."""
-    folder = built(compilers).library.parent
-    report = folder / "report.json"
-    match damage:
-        case "report gone":
-            report.unlink()
-        case "library gone":
-            (folder / "extension.so").unlink()
-        case "report torn":
-            report.write_text(report.read_text()[:50])
-        case _:
-            report.write_text(json.dumps({**json.loads(report.read_text()), "report": {"label": "conv"}}))
-    with pytest.raises(HarnessError, match="delete that folder"):
-        built(compilers)
 
 
 def test_a_failed_build_leaves_nothing_and_is_tried_again(compilers: FakeCompilers, tmp_path: Path) -> None:
