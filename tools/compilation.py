@@ -97,11 +97,11 @@ class Compilation:
         if kit is not None and self._cuda and not kit.has_cuda:
             kit = None
         units = self._compile_light(kit) if kit is not None else ()
-        if kit is not None and not any(unit.returncode for unit in units):
-            self._link(units, (*map(str, kit.objects(cuda=self._cuda)), *kit.link_flags(cuda=self._cuda)))
-        else:
+        if kit is None or any(unit.returncode for unit in units) or self._link_light(units, kit).returncode:
             units = self._compile_heavy(units)
-            self._link(units, self._torch_libraries())
+            linked = self._link(units, self._torch_libraries())
+            if linked.returncode:
+                raise self._failure(linked.output)
         ways = {unit.way for unit in units}
         return Compiled(
             output="\n".join(unit.output for unit in units),
@@ -224,15 +224,16 @@ class Compilation:
         of_cuda = ("-lc10_cuda", "-ltorch_cuda") if self._cuda and chain.cuda_home is not None else ()
         return f"-L{chain.torch_root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", *of_cuda
 
-    def _link(self, units: tuple[Unit, ...], torch: tuple[str, ...]) -> None:
+    def _link_light(self, units: tuple[Unit, ...], kit: LightKit) -> Unit:
+        return self._link(units, (*map(str, kit.objects(cuda=self._cuda)), *kit.link_flags(cuda=self._cuda)))
+
+    def _link(self, units: tuple[Unit, ...], torch: tuple[str, ...]) -> Unit:
         chain = self._toolchain
         objects = (unit.object_file.name for unit in units)
         argv = [chain.host_compiler, "-shared", *objects, *self._request.extra_ldflags, *torch]
         if self._cuda and chain.cuda_home is not None:
             argv += [f"-L{chain.cuda_home / 'lib64'}", "-lcudart"]
-        unit = self._run([*argv, "-o", "extension.so"], self._work / "extension.so", "light")
-        if unit.returncode:
-            raise self._failure(unit.output)
+        return self._run([*argv, "-o", "extension.so"], self._work / "extension.so", "light")
 
     def _library_calls(self, units: tuple[Unit, ...]) -> tuple[str, ...]:
         """As of `computing_symbols`; both the objects and the library are asked: static libraries leave nothing to the
