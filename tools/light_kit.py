@@ -8,6 +8,7 @@ headers carry it out. Code that uses more does not compile against it and is bui
 import hashlib
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,8 @@ _STANDS_FOR = (
     *("c10/cuda/CUDAException.h", "c10/cuda/CUDAFunctions.h", "c10/cuda/CUDAGuard.h", "c10/cuda/CUDAStream.h"),
 )
 """PyTorch's headers that a source may include: all are empty, because the prelude has what they would declare."""
+_FAILED = "failed.txt"
+"""What the compiler said, in a kit that cannot be used."""
 _OWN_TORCH = ("c10", "torch_cpu", "torch", "torch_python")
 _CUDA_TORCH = ("c10_cuda", "torch_cuda")
 
@@ -83,25 +86,39 @@ class LightKit:
 def light_kit(toolchain: Toolchain) -> LightKit | None:
     """The kit of a toolchain; made on first use, which takes half a minute.
 
-    None where it cannot be had: this PyTorch lacks the few headers that are taken over, or its own do not compile.
+    None where it cannot be had: this PyTorch lacks the few headers that are taken over, or its own do not compile,
+    which is found out once.
     """
-    torch_headers = toolchain.torch_root / "include" / "torch" / "headeronly"
-    if not torch_headers.is_dir():
+    if not _torch_headers(toolchain).is_dir():
         return None
-    folder = cache_root() / "light" / _key(toolchain)
+    folder = _folder(toolchain)
     try:
         held = hold(folder)
         if held is None:
             with published(folder) as work:
-                _fill(work, toolchain, torch_headers)
+                _fill(work, toolchain)
             held = hold(folder)
-    except (_UnusableToolchainError, OSError):
+    except OSError:
         return None
-    return None if held is None else LightKit(folder, held)
+    return None if held is None or (folder / _FAILED).exists() else LightKit(folder, held)
 
 
-class _UnusableToolchainError(Exception):
-    """Something of the kit does not compile; leaving the block by an exception is what publishes nothing."""
+def light_kit_state(toolchain: Toolchain) -> tuple[bool, str]:
+    """Whether builds can go against the light headers, as far as is known without trying, and in words why."""
+    if not _torch_headers(toolchain).is_dir():
+        return False, f"PyTorch {toolchain.torch_version} has no torch/headeronly headers"
+    folder = _folder(toolchain)
+    if (folder / _FAILED).exists():
+        return False, f"they do not compile with {toolchain.host_compiler}: see {folder / _FAILED}"
+    return True, f"prepared in {folder}" if folder.is_dir() else "prepared by the first build"
+
+
+def _torch_headers(toolchain: Toolchain) -> Path:
+    return toolchain.torch_root / "include" / "torch" / "headeronly"
+
+
+def _folder(toolchain: Toolchain) -> Path:
+    return cache_root() / "light" / _key(toolchain)
 
 
 def _key(toolchain: Toolchain) -> str:
@@ -115,30 +132,39 @@ def _key(toolchain: Toolchain) -> str:
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
 
 
-def _fill(work: Path, toolchain: Toolchain, torch_headers: Path) -> None:
+def _fill(work: Path, toolchain: Toolchain) -> None:
     shutil.copytree(_SOURCES / "include", work / "include")
     for name in _STANDS_FOR:
         stub = work / "include" / name
         stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text("// The light headers' prelude has what this would declare.\n")
-    (work / "include" / "torch" / "headeronly").symlink_to(torch_headers)
+    (work / "include" / "torch" / "headeronly").symlink_to(_torch_headers(toolchain))
+    (work / "lib").mkdir()
+    libraries = toolchain.torch_root / "lib"
+    with_cuda = toolchain.cuda_home is not None and (libraries / "libtorch_cuda.so").is_file()
+    commands = [_runtime(toolchain, name) for name in ("runtime", *(["runtime_cuda"] if with_cuda else []))]
+    commands += [
+        ["-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,lib{name}.so", "-o", f"lib/lib{name}.so"]
+        for name in (*_OWN_TORCH, *_CUDA_TORCH)
+        if (libraries / f"lib{name}.so").is_file()
+    ]
+    with ThreadPoolExecutor(len(commands)) as pool:
+        failures = [found for found in pool.map(lambda command: _run(toolchain, work, command), commands) if found]
+    if failures:
+        (work / _FAILED).write_text("\n".join(failures))
+
+
+def _runtime(toolchain: Toolchain, name: str) -> list[str]:
     flags = [toolchain.host_standard, "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
     # Without the stubs: these are compiled against PyTorch's own headers.
     flags += [f"-I{_SOURCES / 'include'}", *toolchain.host_includes, *toolchain.cuda_includes]
-    with_cuda = toolchain.cuda_home is not None and (toolchain.torch_root / "lib" / "libtorch_cuda.so").is_file()
-    for name in ("runtime.cpp", "runtime_cuda.cpp") if with_cuda else ("runtime.cpp",):
-        shutil.copy(_SOURCES / name, work / name)
-        _run(toolchain, work, [*flags, "-c", name, "-o", Path(name).with_suffix(".o").name])
-        (work / name).unlink()
-    (work / "lib").mkdir()
-    for name in (*_OWN_TORCH, *_CUDA_TORCH):
-        if (toolchain.torch_root / "lib" / f"lib{name}.so").is_file():
-            stand_in = ["-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,lib{name}.so"]
-            _run(toolchain, work, [*stand_in, "-o", f"lib/lib{name}.so"])
+    return [*flags, "-c", str(_SOURCES / f"{name}.cpp"), "-o", f"{name}.o"]
 
 
-def _run(toolchain: Toolchain, work: Path, arguments: list[str]) -> None:
+def _run(toolchain: Toolchain, work: Path, arguments: list[str]) -> str:
+    """What the compiler said, where it failed; raises OSError where it was ended, which says nothing of next time."""
     confined = for_compiler(work, read=[_SOURCES, *toolchain.folders]).command([toolchain.host_compiler, *arguments])
     done = process.run(confined, cwd=work, timeout_s=COMPILE_TIMEOUT_S, budget=compiler_budget())
-    if done.returncode:
-        raise _UnusableToolchainError
+    if done.timed_out or done.over_budget or done.returncode < 0:
+        raise OSError(f"{toolchain.host_compiler} was ended: {done.over_budget or done.returncode}")
+    return "" if not done.returncode else f"{done.output}\nended with {done.returncode}\n"
