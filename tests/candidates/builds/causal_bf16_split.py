@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
-src = r'''
+src = r"""
 #include <torch/extension.h>
 #include <cuda_bf16.h>
 #include <mma.h>
@@ -105,7 +105,7 @@ torch::Tensor causal_conv(torch::Tensor x, torch::Tensor hi, torch::Tensor lo, i
     TORCH_CHECK(cudaGetLastError() == cudaSuccess, "causal_split_kernel did not start");
     return y;
 }
-'''
+"""
 
 bf16x3 = load_inline(
     name="causal_bf16x3",

@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
-cuda_source = '''
+cuda_source = """
 #include <torch/extension.h>
 #include <cuda_runtime.h>
 
@@ -92,20 +92,20 @@ torch::Tensor causal_conv_forward(torch::Tensor input, torch::Tensor weight, int
     }
     return output;
 }
-'''
+"""
 
-cpp_source = '''
+cpp_source = """
 torch::Tensor causal_conv_forward(torch::Tensor input, torch::Tensor weight, int64_t dilation);
-'''
+"""
 
 causal_conv_module = load_inline(
-    name='causal_conv_vec4',
+    name="causal_conv_vec4",
     cpp_sources=cpp_source,
     cuda_sources=cuda_source,
-    functions=['causal_conv_forward'],
+    functions=["causal_conv_forward"],
     verbose=False,
-    extra_cflags=['-O3'],
-    extra_cuda_cflags=['-O3', '-use_fast_math'],
+    extra_cflags=["-O3"],
+    extra_cuda_cflags=["-O3", "-use_fast_math"],
 )
 
 

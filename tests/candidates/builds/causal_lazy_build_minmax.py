@@ -6,7 +6,7 @@ Task: causal_conv
 from functools import lru_cache
 
 import torch
-import torch.nn.functional as F  # noqa: F401
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
-CUDA_SRC = r'''
+CUDA_SRC = r"""
 #include <torch/extension.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/cuda/CUDAException.h>
@@ -81,7 +81,7 @@ torch::Tensor dw_pw(torch::Tensor x, torch::Tensor dw, torch::Tensor pw, int64_t
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
-'''
+"""
 
 CPP_SRC = "torch::Tensor dw_pw(torch::Tensor x, torch::Tensor dw, torch::Tensor pw, int64_t dilation);"
 
