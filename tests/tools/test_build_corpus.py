@@ -121,7 +121,7 @@ std::max<int64_t>\(
 -use_fast_math
 -lineinfo
 -std=c\+\+
-""".split("\n")[1:-1]
+""".split("\n")[1:-1]  # noqa: SIM905  a list of quoted patterns is harder to read
 
 
 class Builds:
