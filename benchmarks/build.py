@@ -14,7 +14,6 @@ it also keeps what is made once. An architecture is named to PyTorch, so that it
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -45,6 +44,7 @@ from tasks.loader import find_task
 from tasks.spec import Precision, Target
 from tools import process
 from tools.candidate import Candidate
+from tools.folders import remove_folder
 from tools.judge import Judge
 from tools.machine import machine
 from tools.results import Built, Fault
@@ -144,9 +144,11 @@ class Benchmark:
         return [library for key in own.keys for library in sorted(self._cache.glob(f"*/{key}/*.so"))]
 
     def _forget_builds(self) -> None:
-        for path in self._cache.iterdir():
-            if path.is_dir() and path.name != MADE_ONCE:
-                shutil.rmtree(path)
+        # The folders themselves stay: the fork server was told of them when it started.
+        for folder in self._cache.iterdir():
+            if folder.is_dir() and folder.name != MADE_ONCE:
+                for path in folder.iterdir():
+                    remove_folder(path) if path.is_dir() else path.unlink()
 
 
 def measure(bench: Benchmark, name: str, text: str, task: str, *, with_plain: bool) -> Row:
