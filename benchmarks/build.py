@@ -14,6 +14,7 @@ it also keeps what is made once. An architecture is named to PyTorch, so that it
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from build_records import (
     Candidates,
+    DeviceCode,
     Once,
     OwnBuild,
     PlainBuild,
@@ -36,10 +38,10 @@ from build_records import (
     read_rows,
     table,
 )
-from device_code import differences, find_cuobjdump, kernels
+from device_code import differences, kernels
 from pydantic import ValidationError
 
-from tasks.errors import KernelwrightError
+from tasks.errors import KernelwrightError, UnavailableError
 from tasks.loader import find_task
 from tasks.spec import Precision, Target
 from tools import process
@@ -47,11 +49,12 @@ from tools.candidate import Candidate
 from tools.folders import remove_folder
 from tools.judge import Judge
 from tools.machine import machine
-from tools.results import Built, Fault
+from tools.results import Fault
 from tools.toolchain import Toolchain, find_toolchain
 
 HERE = Path(__file__).resolve().parent
 PLAIN_LIMIT_S = 900.0
+CACHE_NAME = "kernelwright-build-benchmark"
 MADE_ONCE = "precompiled"
 """The folder of the cache whose content serves every build of a machine; all else is emptied before a cold build."""
 _NOTHING = """
@@ -129,8 +132,8 @@ class Benchmark:
         if cold:
             self._forget_builds()
         result = judge.compile(Candidate(text))
-        if not isinstance(result, Built):
-            return OwnBuild(whole_s=result.seconds, error=result.message)
+        if isinstance(result, Fault) or not result.extensions:
+            return OwnBuild(whole_s=result.seconds, error=result.message if isinstance(result, Fault) else result.note)
         return OwnBuild(
             whole_s=result.seconds,
             build_s=sum(extension.seconds for extension in result.extensions),
@@ -157,14 +160,7 @@ def measure(bench: Benchmark, name: str, text: str, task: str, *, with_plain: bo
         plain = bench.plain(text, task, Path(folder)) if with_plain else None
         cold = bench.own(text, task, cold=True)
         cached = bench.own(text, task, cold=False)
-        compared = False
-        differing: tuple[str, ...] = ()
-        if plain and plain.libraries and cold.keys and find_cuobjdump():
-            ours, theirs = (
-                {function: code for library in libraries for function, code in kernels(library).items()}
-                for libraries in (bench.libraries(cold), [Path(library) for library in plain.libraries])
-            )
-            compared, differing = True, differences(ours, theirs)
+        code = _compared(bench, plain, cold)
     return Row(
         name=name,
         task=task,
@@ -173,9 +169,21 @@ def measure(bench: Benchmark, name: str, text: str, task: str, *, with_plain: bo
         plain=plain,
         cold=cold,
         cached=cached,
-        code_compared=compared,
-        code_differs=differing,
+        code=code,
     )
+
+
+def _compared(bench: Benchmark, plain: PlainBuild | None, cold: OwnBuild) -> DeviceCode | None:
+    if plain is None or not plain.libraries or not cold.keys:
+        return None
+    try:
+        ours, theirs = (
+            {function: code for library in libraries for function, code in kernels(library).items()}
+            for libraries in (bench.libraries(cold), [Path(library) for library in plain.libraries])
+        )
+    except UnavailableError as error:
+        return DeviceCode(error=str(error))
+    return DeviceCode(functions=len(theirs), differing=differences(ours, theirs))
 
 
 def setting(toolchain: Toolchain) -> Setting:
@@ -193,9 +201,9 @@ def setting(toolchain: Toolchain) -> Setting:
 
 @contextmanager
 def _cache(folder: Path | None) -> Iterator[Path]:
-    """The folder given, or a temporary one; our builds go there."""
+    """A folder of our own, because it is emptied, in the one given or in a temporary one; our builds go there."""
     with tempfile.TemporaryDirectory(prefix="kernelwright-build-") as temporary:
-        cache = Path(temporary) if folder is None else folder.resolve()
+        cache = (folder or Path(temporary)).resolve() / CACHE_NAME
         cache.mkdir(parents=True, exist_ok=True)
         os.environ["KERNELWRIGHT_CACHE"] = str(cache)
         yield cache
@@ -206,7 +214,7 @@ def run(candidates: Candidates, out: Path, cache: Path | None, plain_for: set[st
     started = time.monotonic()
     rows = read_rows(out)
     wanted = {n: c for n, c in candidates.items() if not is_done(rows, n, c, with_plain=n in plain_for)}
-    kept = cache is not None and (cache / MADE_ONCE).is_dir()
+    kept = cache is not None and (cache / CACHE_NAME / MADE_ONCE).is_dir()
     known = {line.flags for line in read_lines(out) if kept and isinstance(line, Once)}
     longest = 0.0
     with _cache(cache) as folder, ExitStack() as stack:
@@ -249,6 +257,8 @@ def main() -> None:
     if options.jobs:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.jobs])
         os.environ["MAX_JOBS"] = str(options.jobs)
+    # As after Ctrl-C: compilers have sessions of their own, and would go on.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
         candidates = chosen_candidates(options.names)
         plain_for = set(candidates) if options.plain_for is None else set(options.plain_for)

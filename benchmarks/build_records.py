@@ -71,6 +71,22 @@ class OwnBuild(Record):
     error: str = ""
 
 
+class DeviceCode(Record):
+    """What comparing the two arms' functions on the GPU found."""
+
+    functions: int = 0
+    """How many the plain library has."""
+    differing: tuple[str, ...] = ()
+    """Mangled names of those that are not the same in both, or are in one only."""
+    error: str = ""
+    """Why they were not compared."""
+
+    @property
+    def word(self) -> str:
+        """This as a cell of the table."""
+        return "not compared" if self.error else "differs" if self.differing else "identical"
+
+
 class Row(Record):
     """All arms of one candidate."""
 
@@ -84,9 +100,8 @@ class Row(Record):
     """None where it was not asked for."""
     cold: OwnBuild
     cached: OwnBuild
-    code_compared: bool
-    code_differs: tuple[str, ...]
-    """Mangled names of functions on the GPU that are not the same in both arms."""
+    code: DeviceCode | None
+    """None where one of the arms has no library."""
 
     @property
     def ratio(self) -> float | None:
@@ -102,13 +117,15 @@ class Row(Record):
         cold = "failed" if self.cold.error else f"{self.cold.whole_s:.1f}"
         cached = "failed" if self.cached.error or not self.cached.cached else f"{self.cached.whole_s:.2f}"
         ratio = "" if self.ratio is None else f"{self.ratio:.1f}"
-        code = "" if not self.code_compared else "differs" if self.code_differs else "identical"
+        code = "" if self.code is None else self.code.word
         return self.name, plain, cold, cached, ratio, " ".join(self.cold.paths), code
 
     def summary(self) -> str:
         """This row as a line, with what went wrong below it."""
-        problems = [error for error in (self.plain and self.plain.error, self.cold.error, self.cached.error) if error]
-        return "\n    ".join(("  ".join(filter(None, self.cells)), *problems, *self.code_differs))
+        arms = (self.plain, self.cold, self.cached, self.code)
+        problems = [arm.error for arm in arms if arm is not None and arm.error]
+        differing = self.code.differing if self.code else ()
+        return "\n    ".join(("  ".join(filter(None, self.cells)), *problems, *differing))
 
 
 _LINE: TypeAdapter[Setting | Once | Row] = TypeAdapter(Annotated[Setting | Once | Row, Field(discriminator="kind")])
@@ -189,7 +206,7 @@ def table(rows: Iterable[Row]) -> str:
     ratios = [row.ratio for row in listed if row.ratio is not None]
     cold = [row.cold.whole_s for row in listed if not row.cold.error]
     cached = [row.cached.whole_s for row in listed if row.cached.cached]
-    compared = [row for row in listed if row.code_compared]
+    compared = [row.code for row in listed if row.code is not None and not row.code.error]
     fast = sum(set(row.cold.paths) == {"fast"} for row in listed)
     says = [f"{fast} of {len(listed)} took the fast path."]
     if cold:
@@ -199,7 +216,7 @@ def table(rows: Iterable[Row]) -> str:
     if ratios:
         says.append(f"Plain takes {median(ratios):.1f} times as long in the median, at least {min(ratios):.1f} times.")
     if compared:
-        same = sum(not row.code_differs for row in compared)
+        same = sum(not code.differing for code in compared)
         says.append(f"The device code of {same} of {len(compared)} is identical.")
     return "\n".join((*(f"| {' | '.join(line)} |" for line in lines), "", " ".join(says)))
 

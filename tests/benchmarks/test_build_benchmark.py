@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from build_records import (
     CorpusCandidate,
+    DeviceCode,
     Once,
     OwnBuild,
     PlainBuild,
@@ -57,8 +58,7 @@ def row(name: str = "one", plain: PlainBuild | None = None, **changes: object) -
         "plain": plain,
         "cold": BUILT,
         "cached": BUILT.model_copy(update={"whole_s": 0.25, "cached": True}),
-        "code_compared": plain is not None,
-        "code_differs": (),
+        "code": DeviceCode(functions=1) if plain is not None else None,
     }
     return Row.model_validate(values | changes)
 
@@ -107,17 +107,17 @@ def test_the_table_counts_what_was_reached() -> None:
     text = table(
         [
             row("one", PlainBuild(seconds=48.0)),
-            row("two", PlainBuild(seconds=24.0), cold=slow, code_differs=("scale",)),
-            row("three", PlainBuild(seconds=9.0, error="no compiler")),
+            row("two", PlainBuild(seconds=24.0), cold=slow, code=DeviceCode(functions=1, differing=("scale",))),
+            row("three", PlainBuild(seconds=9.0, error="no compiler"), code=None),
         ]
     )
     assert "| one | 48.0 | 3.0 | 0.25 | 16.0 | fast | identical |" in text
     assert "| two | 24.0 | 12.0 | 0.25 | 2.0 | plain | differs |" in text
-    assert "| three | failed | 3.0 | 0.25 |  | fast | identical |" in text
+    assert "| three | failed | 3.0 | 0.25 |  | fast |  |" in text
     assert "2 of 3 took the fast path." in text
     assert "Cold: median 3.0 s, 2 of 3 within 4 s." in text
     assert "Plain takes 9.0 times as long in the median, at least 2.0 times." in text
-    assert "The device code of 2 of 3 is identical." in text
+    assert "The device code of 1 of 2 is identical." in text
 
 
 def test_flags_are_those_of_the_call() -> None:
