@@ -55,8 +55,8 @@ from tools.toolchain import Toolchain, find_toolchain
 HERE = Path(__file__).resolve().parent
 PLAIN_LIMIT_S = 900.0
 CACHE_NAME = "kernelwright-build-benchmark"
-MADE_ONCE = "precompiled"
-"""The folder of the cache whose content serves every build of a machine; all else is emptied before a cold build."""
+MADE_ONCE = ("light", "precompiled")
+"""The folders of the cache whose content serves every build of a machine; all else is emptied before a cold build."""
 _NOTHING = """
 import torch
 from torch.utils.cpp_extension import load_inline
@@ -149,7 +149,7 @@ class Benchmark:
     def _forget_builds(self) -> None:
         # The folders themselves stay: the fork server was told of them when it started.
         for folder in self._cache.iterdir():
-            if folder.is_dir() and folder.name != MADE_ONCE:
+            if folder.is_dir() and folder.name not in MADE_ONCE:
                 for path in folder.iterdir():
                     remove_folder(path) if path.is_dir() else path.unlink()
 
@@ -214,7 +214,7 @@ def run(candidates: Candidates, out: Path, cache: Path | None, plain_for: set[st
     started = time.monotonic()
     rows = read_rows(out)
     wanted = {n: c for n, c in candidates.items() if not is_done(rows, n, c, with_plain=n in plain_for)}
-    kept = cache is not None and (cache / CACHE_NAME / MADE_ONCE).is_dir()
+    kept = cache is not None and any((cache / CACHE_NAME / name).is_dir() for name in MADE_ONCE)
     known = {line.flags for line in read_lines(out) if kept and isinstance(line, Once)}
     longest = 0.0
     with _cache(cache) as folder, ExitStack() as stack:

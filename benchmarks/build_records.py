@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -207,8 +208,8 @@ def table(rows: Iterable[Row]) -> str:
     cold = [row.cold.whole_s for row in listed if not row.cold.error]
     cached = [row.cached.whole_s for row in listed if row.cached.cached]
     compared = [row.code for row in listed if row.code is not None and not row.code.error]
-    fast = sum(set(row.cold.paths) == {"fast"} for row in listed)
-    says = [f"{fast} of {len(listed)} took the fast path."]
+    paths = Counter(path for row in listed for path in row.cold.paths)
+    says = [f"Paths: {', '.join(f'{path} {count}' for path, count in sorted(paths.items()))}."] if paths else []
     if cold:
         says.append(f"Cold: median {median(cold):.1f} s, {_within(cold, COLD_GOAL_S)}.")
     if cached:

@@ -114,7 +114,7 @@ def test_the_table_counts_what_was_reached() -> None:
     assert "| one | 48.0 | 3.0 | 0.25 | 16.0 | fast | identical |" in text
     assert "| two | 24.0 | 12.0 | 0.25 | 2.0 | plain | differs |" in text
     assert "| three | failed | 3.0 | 0.25 |  | fast |  |" in text
-    assert "2 of 3 took the fast path." in text
+    assert "Paths: fast 2, plain 1." in text
     assert "Cold: median 3.0 s, 2 of 3 within 4 s." in text
     assert "Plain takes 9.0 times as long in the median, at least 2.0 times." in text
     assert "The device code of 1 of 2 is identical." in text
