@@ -21,7 +21,6 @@ COLD_GOAL_S = 4.0
 """What a cold build may take, and the cached one, on 16 cores."""
 CACHED_GOAL_S = 0.3
 _TASK = re.compile(r"^Task: (\w+)$", re.MULTILINE)
-_FLAGS = ("extra_cflags", "extra_cuda_cflags")
 
 
 class Setting(Record):
@@ -38,7 +37,7 @@ class Setting(Record):
 
 
 class Once(Record):
-    """What is made once for a machine and a set of flags: the same empty extension, built twice."""
+    """What is made once for a machine and flags of the host compiler: the same empty extension, built twice."""
 
     kind: Literal["once"] = "once"
     flags: str
@@ -141,10 +140,10 @@ class CorpusCandidate:
 
     @cached_property
     def flags(self) -> str:
-        """The flags that it gives to `load_inline`, as it writes them."""
-        calls = [n for n in ast.walk(ast.parse(self.text)) if isinstance(n, ast.Call)]
-        named = [word for call in calls for word in call.keywords if word.arg in _FLAGS]
-        return ", ".join(sorted(f"{word.arg}={ast.unparse(word.value)}" for word in named))
+        """The flags for the host compiler that it gives to `load_inline`, as it writes them."""
+        calls = [node for node in ast.walk(ast.parse(self.text)) if isinstance(node, ast.Call)]
+        named = [word for call in calls for word in call.keywords if word.arg == "extra_cflags"]
+        return ", ".join(f"{word.arg}={ast.unparse(word.value)}" for word in named)
 
 
 Candidates = Mapping[str, CorpusCandidate]

@@ -120,9 +120,9 @@ def test_the_table_counts_what_was_reached() -> None:
     assert "The device code of 1 of 2 is identical." in text
 
 
-def test_flags_are_those_of_the_call() -> None:
+def test_flags_are_those_for_the_host_compiler() -> None:
     text = 'load_inline("a", extra_cuda_cflags=["-O3"], extra_cflags=["-O2"], functions=["f"])\n'
-    assert CorpusCandidate(text, "causal_conv").flags == "extra_cflags=['-O2'], extra_cuda_cflags=['-O3']"
+    assert CorpusCandidate(text, "causal_conv").flags == "extra_cflags=['-O2']"
 
 
 def test_names_choose_from_the_corpus() -> None:
