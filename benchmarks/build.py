@@ -6,7 +6,7 @@
 Builds of the two arms take turns in one run, each alone on the machine. Plain is PyTorch's `load_inline` in a fresh
 process with a fresh TORCH_EXTENSIONS_DIR; what counts is the time within `load_inline`. Cold and cached are whole
 answers of `compile` (the worker, the build, the import, the construction of the model), first with nothing in the cache
-but what is made once for a machine and a host compiler's flags, then again. How long that takes is measured first, apart.
+but what is made once for a machine and the host compiler's flags, then again. What that takes is measured first.
 
 Candidates that FILE has already are skipped, so a run that was cut short is continued by the same command; with --cache
 it also keeps what is made once. An architecture is named to PyTorch, so that it does not build for more than one.
