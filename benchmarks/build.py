@@ -57,22 +57,31 @@ PLAIN_LIMIT_S = 900.0
 CACHE_NAME = "kernelwright-build-benchmark"
 MADE_ONCE = ("light", "precompiled")
 """The folders of the cache whose content serves every build of a machine; all else is emptied before a cold build."""
-_NOTHING = """
+_MODEL = """
+class ModelNew(torch.nn.Module):
+    def __init__(self, *arguments):
+        super().__init__()
+"""
+_NOTHING = f"""
 import torch
 from torch.utils.cpp_extension import load_inline
 
 CUDA = '''
 #include <torch/extension.h>
-__global__ void nothing_NUMBER() {}
-void nothing() { nothing_NUMBER<<<1, 1>>>(); }
+__global__ void nothing_NUMBER() {{}}
+void nothing() {{ nothing_NUMBER<<<1, 1>>>(); }}
 '''
 extension = load_inline("nothing", "void nothing();", CUDA, functions=["nothing"], FLAGS)
 
+{_MODEL}"""
+_ONLY_BY_PYTORCH = f"""
+import torch
+from torch.utils.cpp_extension import load_inline
 
-class ModelNew(torch.nn.Module):
-    def __init__(self, *arguments):
-        super().__init__()
-"""
+CPP = "#include <torch/csrc/autograd/function.h>\\nvoid nothing() {{}}"
+extension = load_inline("nothing", CPP, functions=["nothing"], with_cuda=True, FLAGS)
+
+{_MODEL}"""
 _NO_EXTENSION = "class ModelNew:\n    pass\n"
 
 
@@ -93,17 +102,15 @@ class Benchmark:
         return self._judges[task]
 
     def once(self, flags: str) -> Once:
-        """Make what is made once for a set of flags; the second build tells what the first took of that."""
-        judge = self._judge("causal_conv")
+        """Make what is made once for a set of flags, for builds on the fast paths and for those that fall back."""
+        texts = (_NOTHING.replace("NUMBER", "1"), _NOTHING.replace("NUMBER", "2"), _ONLY_BY_PYTORCH)
         seconds = []
-        for number in range(2):
-            self._forget_builds()
-            text = _NOTHING.replace("NUMBER", str(number)).replace("FLAGS", flags)
-            result = judge.compile(Candidate(text))
+        for text in texts:
+            result = self._judge("causal_conv").compile(Candidate(text.replace("FLAGS", flags)))
             if isinstance(result, Fault):
-                raise SystemExit(f"the empty extension with {flags or 'no flags'} is not built: {result.message}")
+                raise SystemExit(f"an empty extension with {flags or 'no flags'} is not built: {result.message}")
             seconds.append(result.seconds)
-        return Once(flags=flags, first_s=seconds[0], again_s=seconds[1])
+        return Once(flags=flags, first_s=seconds[0], again_s=seconds[1], fallback_s=seconds[2])
 
     def plain(self, text: str, task: str, work: Path) -> PlainBuild:
         """Build as PyTorch does, in a process of its own; its libraries are below `work`."""
@@ -224,7 +231,7 @@ def run(candidates: Candidates, out: Path, cache: Path | None, plain_for: set[st
         for flags in sorted({candidate.flags for candidate in wanted.values()} - known):
             once = bench.once(flags)
             append(out, once)
-            print(f"once for {flags or 'no flags'}: {once.first_s:.1f} s, again {once.again_s:.1f} s", flush=True)
+            print(once.summary(), flush=True)
         for position, (name, candidate) in enumerate(wanted.items()):
             if time.monotonic() - started + longest > budget_s:
                 print(f"{len(wanted) - position} candidates are left: the budget of {budget_s:.0f} s is used up")

@@ -37,7 +37,7 @@ class Setting(Record):
 
 
 class Once(Record):
-    """What is made once for a machine and flags of the host compiler: the same empty extension, built twice."""
+    """What is made once for a machine and flags of the host compiler, with the empty extensions that make it."""
 
     kind: Literal["once"] = "once"
     flags: str
@@ -45,6 +45,13 @@ class Once(Record):
     first_s: float
     again_s: float
     """With what the first build has made; the difference is what is paid once."""
+    fallback_s: float
+    """Of one that only PyTorch's own headers serve: what those builds make once, and one of them without a kernel."""
+
+    def summary(self) -> str:
+        """This as a line."""
+        seconds = f"{self.first_s:.1f} s, again {self.again_s:.1f} s, falling back {self.fallback_s:.1f} s"
+        return f"an empty extension with {self.flags or 'no flags'}: {seconds}"
 
 
 class PlainBuild(Record):

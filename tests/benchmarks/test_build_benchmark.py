@@ -93,7 +93,7 @@ def test_a_changed_candidate_is_measured_again() -> None:
 def test_a_torn_last_line_is_left_out_and_a_later_row_counts(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     assert read_lines(file) == ()
-    append(file, Once(flags="", first_s=30.0, again_s=4.0))
+    append(file, Once(flags="", first_s=30.0, again_s=4.0, fallback_s=35.0))
     append(file, row())
     append(file, row(plain=PlainBuild(seconds=48.0)))
     with file.open("a", encoding="utf-8") as out:
