@@ -37,7 +37,7 @@ def replay_run(asked: str, target: Target | None, as_json: bool, require: Requir
     for rollout in found.rollouts:
         events = found.run.events(rollout)
         started(events)
-        with Judge(task, target or config.target, progress=tell) as judge:
+        with Judge(task, target or config.target, fixed_candidates=True, progress=tell) as judge:
             replayed = replay_calls(events, Toolbox(judge))
             if as_json:
                 agreed = _replay_json(found.run.id, rollout, replayed) and agreed

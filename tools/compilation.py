@@ -92,14 +92,16 @@ class Compilation:
             HarnessError: a compiler could not be started.
         """
         # The compilers print the offending line from the file that #line names, so it must lie beside the sources.
-        _write_source(self._work / CANDIDATE_FILE, self._candidate.text, errors="surrogateescape")
+        self._write(CANDIDATE_FILE, self._candidate.text, errors="surrogateescape")
         kit = None if lacks_light_headers(self._request) else light_kit(self._toolchain)
+        if kit is not None and self._cuda and not kit.has_cuda:
+            kit = None
         units = self._compile_light(kit) if kit is not None else ()
-        if kit is not None and not any(unit.returncode for unit in units):
-            self._link(units, (*map(str, kit.objects(cuda=self._cuda)), *kit.link_flags(cuda=self._cuda)))
-        else:
+        if kit is None or any(unit.returncode for unit in units) or self._link_light(units, kit).returncode:
             units = self._compile_heavy(units)
-            self._link(units, self._torch_libraries())
+            linked = self._link(units, self._torch_libraries())
+            if linked.returncode:
+                raise self._failure(linked.output)
         ways = {unit.way for unit in units}
         return Compiled(
             output="\n".join(unit.output for unit in units),
@@ -121,9 +123,7 @@ class Compilation:
         )
         certain: list[Diagnostic] = []
         for unit in units:
-            if unit.returncode:
-                errors = self._errors(unit.output)
-                certain += certain_errors(errors, self._request, self._candidate.text, self._toolchain)
+            certain += self._certain_errors(unit)
         if certain:
             raise BuildError(advice(self._request, certain), tuple(certain))
         return units
@@ -131,10 +131,10 @@ class Compilation:
     def _compile_heavy(self, light: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """With PyTorch's headers, but for a device unit that names nothing of them."""
         jobs = [self._heavy_host]
-        free_device = not needs_torch(self._request.cuda_sources)
-        done = light[1:] if free_device and light and not light[-1].returncode else ()
+        free = self._request.implicit_headers and not needs_torch(self._request.cuda_sources)
+        done = light[1:] if free and light and not light[-1].returncode else ()
         if self._with_device and not done:
-            jobs.append(self._heavy_device)
+            jobs.append(self._free_device if free and not light else self._heavy_device)
         units = (*_all_at_once(jobs), *done)
         if any(unit.returncode for unit in units):
             raise self._failure("\n".join(unit.output for unit in units))
@@ -166,6 +166,13 @@ class Compilation:
         use = () if header is None else ("-include", str(header))
         return self._run_host(source, includes, use=use, way="plain" if header is None else "fast")
 
+    def _free_device(self) -> Unit:
+        """A device unit that names nothing of PyTorch needs no light headers either."""
+        unit = self._run_nvcc(self._light_device(), (), "fast")
+        if unit.returncode and not self._certain_errors(unit):
+            return self._heavy_device()
+        return unit
+
     def _heavy_device(self) -> Unit:
         implicit = ("torch/types.h", "cuda.h", "cuda_runtime.h") if self._request.implicit_headers else ()
         includes = "".join(f"#include <{header}>\n" for header in implicit)
@@ -182,19 +189,17 @@ class Compilation:
     def _run_host(self, text: str, includes: tuple[str, ...], *, use: tuple[str, ...], way: Way) -> Unit:
         if way == "light":
             includes = (*includes, *self._toolchain.python_includes)
-        source, target = self._work / f"main_{way}.cpp", self._work / f"main_{way}.o"
-        _write_source(source, text)
+        source, target = f"{way}/main.cpp", self._work / f"main_{way}.o"
+        self._write(source, text)
         flags = self._host_flags(includes)
-        argv = [self._toolchain.host_compiler, *use, *flags, "-c", source.name, "-o", target.name]
+        argv = [self._toolchain.host_compiler, *use, *flags, "-c", source, "-o", target.name]
         return self._run(argv, target, way)
 
     def _run_nvcc(self, text: str, includes: tuple[str, ...], way: Way) -> Unit:
         chain, request = self._toolchain, self._request
         # One name for all ways: the names of kernels in anonymous namespaces hold their file's.
-        folder = self._work / way
-        folder.mkdir()
-        _write_source(folder / "cuda.cu", text)
-        target = self._work / f"cuda_{way}.o"
+        source, target = f"{way}/cuda.cu", self._work / f"cuda_{way}.o"
+        self._write(source, text)
         flags = [f"-DTORCH_EXTENSION_NAME={module_name(self._key)}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
         flags += [f"-I{path}" for path in request.extra_include_paths]
         flags += [*includes, *chain.python_includes, *chain.cuda_includes, *_NVCC_DEFINES]
@@ -202,7 +207,7 @@ class Compilation:
         flags += request.extra_cuda_cflags
         if not any(flag.startswith(("-std=", "--std=")) for flag in request.extra_cuda_cflags):
             flags.append(chain.host_standard)
-        argv = [chain.nvcc, "-ccbin", chain.host_compiler, *flags, "-c", f"{way}/cuda.cu", "-o", target.name]
+        argv = [chain.nvcc, "-ccbin", chain.host_compiler, *flags, "-c", source, "-o", target.name]
         return self._run(argv, target, way)
 
     def _architecture_flags(self) -> list[str]:
@@ -219,15 +224,16 @@ class Compilation:
         of_cuda = ("-lc10_cuda", "-ltorch_cuda") if self._cuda and chain.cuda_home is not None else ()
         return f"-L{chain.torch_root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", *of_cuda
 
-    def _link(self, units: tuple[Unit, ...], torch: tuple[str, ...]) -> None:
+    def _link_light(self, units: tuple[Unit, ...], kit: LightKit) -> Unit:
+        return self._link(units, (*map(str, kit.objects(cuda=self._cuda)), *kit.link_flags(cuda=self._cuda)))
+
+    def _link(self, units: tuple[Unit, ...], torch: tuple[str, ...]) -> Unit:
         chain = self._toolchain
         objects = (unit.object_file.name for unit in units)
         argv = [chain.host_compiler, "-shared", *objects, *self._request.extra_ldflags, *torch]
         if self._cuda and chain.cuda_home is not None:
             argv += [f"-L{chain.cuda_home / 'lib64'}", "-lcudart"]
-        unit = self._run([*argv, "-o", "extension.so"], self._work / "extension.so", "light")
-        if unit.returncode:
-            raise self._failure(unit.output)
+        return self._run([*argv, "-o", "extension.so"], self._work / "extension.so", "light")
 
     def _library_calls(self, units: tuple[Unit, ...]) -> tuple[str, ...]:
         """As of `computing_symbols`; both the objects and the library are asked: static libraries leave nothing to the
@@ -258,6 +264,19 @@ class Compilation:
             raise BuildError(f"the compiler was stopped after {COMPILE_TIMEOUT_S:.0f} s; make the source simpler.")
         return Unit(target, done.output, done.returncode, way)
 
+    def _certain_errors(self, unit: Unit) -> tuple[Diagnostic, ...]:
+        if not unit.returncode:
+            return ()
+        return certain_errors(self._errors(unit.output), self._request, self._candidate.text, self._toolchain)
+
+    def _write(self, name: str, text: str, errors: str = "surrogatepass") -> None:
+        path = self._work / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_new(path, text, errors=errors)
+        except FileExistsError as error:
+            raise BuildError(f"the compiler was made to put something of its own in the place of {name}.") from error
+
     @staticmethod
     def _errors(output: str) -> list[Diagnostic]:
         return [found for found in parse_diagnostics(output, CANDIDATE_FILE) if found.severity == "error"]
@@ -273,10 +292,3 @@ class Compilation:
 def _all_at_once(jobs: list[Callable[[], Unit]]) -> tuple[Unit, ...]:
     with ThreadPoolExecutor(len(jobs)) as pool:
         return tuple(future.result() for future in [pool.submit(job) for job in jobs])
-
-
-def _write_source(path: Path, text: str, errors: str = "surrogatepass") -> None:
-    try:
-        write_new(path, text, errors=errors)
-    except FileExistsError as error:
-        raise BuildError(f"the compiler was made to put something of its own in the place of {path.name}.") from error

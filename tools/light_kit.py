@@ -58,6 +58,11 @@ class LightKit:
     """While it lives, nobody takes the kit away."""
 
     @property
+    def has_cuda(self) -> bool:
+        """Whether CUDA extensions can be built with it: there is a toolkit, and PyTorch was built with CUDA."""
+        return (self.folder / "runtime_cuda.o").is_file()
+
+    @property
     def includes(self) -> tuple[str, ...]:
         """The flags that find the light headers."""
         return "-isystem", str(self.folder / "include")
@@ -120,7 +125,8 @@ def _fill(work: Path, toolchain: Toolchain, torch_headers: Path) -> None:
     flags = [toolchain.host_standard, "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
     # Without the stubs: these are compiled against PyTorch's own headers.
     flags += [f"-I{_SOURCES / 'include'}", *toolchain.host_includes, *toolchain.cuda_includes]
-    for name in ("runtime.cpp", "runtime_cuda.cpp") if toolchain.cuda_home is not None else ("runtime.cpp",):
+    with_cuda = toolchain.cuda_home is not None and (toolchain.torch_root / "lib" / "libtorch_cuda.so").is_file()
+    for name in ("runtime.cpp", "runtime_cuda.cpp") if with_cuda else ("runtime.cpp",):
         shutil.copy(_SOURCES / name, work / name)
         _run(toolchain, work, [*flags, "-c", name, "-o", Path(name).with_suffix(".o").name])
         (work / name).unlink()

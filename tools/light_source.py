@@ -14,9 +14,16 @@ _NEEDS_TORCH = re.compile(r"torch|\bat::|\bc10::|\bATen\b|TORCH_|AT_DISPATCH|\bA
 _BEYOND = re.compile(r"\bTORCH_LIBRARY|\btorch::(?:nn|autograd|jit|indexing|Library)\b|\bnamespace (?:at|c10|torch)\b")
 """What the light headers surely lack, so that trying them would only cost a second."""
 
-_ALWAYS = ("algorithm", "cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "cstdlib", "cstring", "limits")
-_ALWAYS_TOO = ("string", "tuple", "utility", "vector")
+_ALWAYS = (
+    *("cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "cstdlib", "cstring", "limits"),
+    *("tuple", "utility", "vector"),
+)
+_ALGORITHMS = (
+    r"min|max|minmax|\w+_element|clamp|\w*sort|fill\w*|copy\w*|find\w*|all_of|any_of|none_of|count\w*|equal|generate\w*"
+    r"|transform|reverse|rotate|\w+_bound|unique|for_each\w*|swap_ranges|replace\w*|remove\w*|shuffle|partition|merge"
+)
 _WHERE_MENTIONED = {
+    "algorithm": rf"\bstd::(?:{_ALGORITHMS})\b",
     "array": r"\barray\b",
     "atomic": r"\batomic",
     "chrono": r"\bchrono\b",
@@ -35,6 +42,7 @@ _WHERE_MENTIONED = {
     "set": r"\bset\b",
     "sstream": r"\b[io]?stringstream\b",
     "stdexcept": r"\b(?:runtime_error|logic_error|invalid_argument|out_of_range|domain_error|length_error)\b",
+    "string": r"\bstd::(?:string|to_string|sto\w+)\b|using namespace std",
     "thread": r"\bthread\b",
     "type_traits": r"\b(?:is_\w+|enable_if|conditional|decay|remove_\w+)(?:_t|_v)?\s*<",
     "unordered_map": r"\bunordered_map\b",
@@ -85,7 +93,7 @@ def light_prelude(sources: Sequence[str], *, device: bool, binds: bool, cuda: bo
         # Half comes first: the others take over the macros that its header defines.
         parts = [name for name in parts if cuda or name != "kernelwright/cuda.h"]
         headers += [*parts, "kernelwright/tensor.h", *(["kernelwright/binding.h"] if binds else [])]
-    headers += [*_ALWAYS, *_ALWAYS_TOO]
+    headers += _ALWAYS
     headers += [name for name, mention in _WHERE_MENTIONED.items() if re.search(mention, text)]
     if device:
         headers += ["cuda.h", "cuda_runtime.h"]

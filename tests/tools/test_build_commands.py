@@ -55,7 +55,7 @@ def built(compilers: FakeCompilers, **arguments: object) -> BuiltExtension:
 
 
 def host_compile(compilers: FakeCompilers) -> list[str]:
-    (call,) = (call for call in compilers.calls("g++") if "main.cpp" in call)
+    (call,) = (call for call in compilers.calls("g++") if any(each.endswith("/main.cpp") for each in call))
     return call
 
 
@@ -89,18 +89,34 @@ def test_a_candidate_may_name_its_standard(compilers: FakeCompilers) -> None:
 @pytest.mark.parametrize(
     ("source", "file"),
     [
-        (LIGHT, "cuda_light.cu"),
-        (LIGHT + "void f(torch::Tensor x) {}\n", "cuda.cu"),
-        (LIGHT + "#include <ATen/cuda/CUDAContext.h>\n", "cuda.cu"),
+        (LIGHT, "fast/cuda.cu"),
+        (LIGHT + "void f(torch::Tensor x) {}\n", "plain/cuda.cu"),
+        (LIGHT + "#include <ATen/cuda/CUDAContext.h>\n", "plain/cuda.cu"),
     ],
 )
-def test_nvcc_reads_pytorchs_headers_only_where_a_source_needs_them(
+def test_without_light_headers_nvcc_reads_pytorchs_only_where_a_source_needs_them(
     compilers: FakeCompilers, source: str, file: str
 ) -> None:
     report = built(compilers, cuda_sources=[source]).report
     (call,) = compilers.calls("nvcc")
     assert file in call
-    assert report.path_taken == ("fast" if file == "cuda_light.cu" else "plain")
+    assert report.path_taken == file.split("/")[0]
+
+
+def test_nothing_is_compiled_against_pytorchs_headers_but_once_for_all(compilers: FakeCompilers) -> None:
+    torch_headers = compilers.toolchain.torch_root / "include" / "torch" / "headeronly"
+    torch_headers.mkdir(parents=True)
+    (compilers.toolchain.torch_root / "lib").mkdir()
+    (compilers.toolchain.torch_root / "lib" / "libtorch_cuda.so").touch()
+    source = LIGHT + "void f(torch::Tensor x) {}\n"
+    assert built(compilers, cuda_sources=[source]).report.path_taken == "light"
+    once = [call for call in compilers.calls("g++") if "runtime.cpp" in call or "runtime_cuda.cpp" in call]
+    assert len(once) == 2
+    assert built(compilers, cuda_sources=[source + "// another\n"]).report.path_taken == "light"
+    others = [call for call in (*compilers.calls("g++"), *compilers.calls("nvcc")) if call not in once]
+    assert others
+    assert not [call for call in others if str(torch_headers.parents[1]) in call]
+    assert [call for call in compilers.calls("g++") if call in once] == once
 
 
 def test_the_second_time_nothing_is_compiled(compilers: FakeCompilers) -> None:
@@ -149,7 +165,7 @@ def test_a_failed_build_leaves_nothing_and_is_tried_again(compilers: FakeCompile
             built(compilers, extra_cflags=["-fail"])
         assert [(d.message, d.line) for d in caught.value.diagnostics] == [("as asked", 1)]
         assert list((tmp_path / "cache" / "builds").iterdir()) == []
-    assert len([call for call in compilers.calls("g++") if "main.cpp" in call]) == 2
+    assert len([call for call in compilers.calls("g++") if any(each.endswith("/main.cpp") for each in call)]) == 2
 
 
 @pytest.mark.parametrize("victim", ["compiler", "harness"])

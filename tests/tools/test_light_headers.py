@@ -1,6 +1,9 @@
 """The light headers answer as PyTorch's own: the same source is built against both, and every answer is compared."""
 
 import importlib.util
+import subprocess
+import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +14,14 @@ import torch
 
 from tools import compilation
 from tools.build import Builder, BuiltExtension
+from tools.build_text import CANDIDATE_FILE
 from tools.candidate import Candidate
+from tools.compilation import BuildError
+from tools.diagnostics import parse_diagnostics
 from tools.inline_request import InlineRequest
+from tools.light_kit import light_kit
+from tools.light_source import certain_errors, light_prelude
+from tools.results import Diagnostic
 from tools.toolchain import find_toolchain
 
 SOURCE = (Path(__file__).parent / "light" / "interface.cpp").read_text()
@@ -135,3 +144,145 @@ def test_every_answer_is_that_of_pytorchs_headers(
 ) -> None:
     light, heavy = both
     assert outcome(getattr(light, name), arguments) == outcome(getattr(heavy, name), arguments)
+
+
+POINTERS = """
+void scale(const float* x, float* y, int64_t count, double factor) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * static_cast<float>(factor);
+}
+int64_t is_null(const double* x) { return x == nullptr; }
+int64_t first(const void* x) { return reinterpret_cast<int64_t>(x); }
+"""
+
+
+@pytest.fixture(scope="module")
+def pointers() -> ModuleType:
+    return loaded(build(POINTERS, ("scale", "is_null", "first")))
+
+
+def test_a_pointer_takes_a_tensor(pointers: ModuleType) -> None:
+    x, y = matrix(), torch.zeros(2, 3)
+    pointers.scale(x, y, x.numel(), 3)
+    assert torch.equal(y, 3 * x)
+    assert pointers.first(x) == x.data_ptr()
+    assert pointers.is_null(None) == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (matrix(torch.float64), TypeError, "a pointer to Float was given a tensor of Double"),
+        (matrix().t(), ValueError, r"not contiguous, of the sizes \[3, 2\] and strides \[1, 3\]; call .contiguous"),
+        (1.0, TypeError, r"scale\(\): incompatible function arguments"),
+    ],
+)
+def test_a_tensor_that_a_pointer_cannot_stand_for_is_refused(
+    pointers: ModuleType, x: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        pointers.scale(x, torch.zeros(2, 3), 6, 1.0)
+
+
+OWN_MODULE = """
+#include <torch/extension.h>
+int64_t sum(int64_t a, int64_t b) { return a + b; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.doc() = "an own module";
+  m.def("sum", &sum, "the sum", py::arg("a"), py::arg("b") = 5);
+  m.def("twice", [](const torch::Tensor& x, bool really) { return really ? x.clone() : x; }, py::arg("x"),
+        py::arg("really") = true);
+}
+"""
+
+
+def test_a_module_of_the_candidates_own() -> None:
+    built = build(OWN_MODULE, None)
+    assert built.report.path_taken == "light"
+    module = loaded(built)
+    assert (module.__doc__, module.sum.__doc__) == ("an own module", "the sum")
+    assert (module.sum(1), module.sum(1, 2), module.sum(b=3, a=4)) == (6, 3, 7)
+    x = matrix()
+    assert module.twice(x).data_ptr() != x.data_ptr()
+    assert module.twice(really=False, x=x).data_ptr() == x.data_ptr()
+    for arguments, keywords in (((), {"b": 1}), ((1,), {"a": 1}), ((1,), {"c": 1}), ((1, 2, 3), {})):
+        with pytest.raises(TypeError, match=r"sum\(\): incompatible .*\n +1\. \(a: int, b: int\)"):
+            module.sum(*arguments, **keywords)
+
+
+def test_tensors_are_counted_like_pytorchs(both: tuple[ModuleType, ModuleType]) -> None:
+    """A reference too many leaks memory, one too few crashes: the same tensor goes in and out many times."""
+    light, _ = both
+    x = matrix()
+    for _ in range(1000):
+        light.optional_bias(x, x, None)
+        light.copied(x)
+    assert sys.getrefcount(x) == sys.getrefcount(matrix())
+    freed = weakref.ref(x)
+    del x
+    assert freed() is None
+
+
+def test_what_the_light_headers_lack_is_built_with_pytorchs() -> None:
+    text = "torch::Tensor doubled(torch::Tensor x) { return x + x; }\n"
+    built = build(text, ("doubled",))
+    assert built.report.path_taken != "light"
+    assert torch.equal(loaded(built).doubled(matrix()), 2 * matrix())
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("int64_t f(int64_t x) { return xyzzy_count + x; }\n", "'xyzzy_count' was not declared", 1),
+        ("int64_t f(int64_t x) {\n  int64_t y = x\n  return y;\n}\n", "expected ',' or ';' before 'return'", 3),
+        ("#include <xyzzy/none.h>\nint64_t f(int64_t x) { return x; }\n", "xyzzy/none.h: No such file", 1),
+    ],
+)
+def test_an_error_that_no_header_could_cure_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, text: str, message: str, line: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("PyTorch's headers were tried")
+
+    monkeypatch.setattr(compilation.Compilation, "_compile_heavy", refuse)
+    with pytest.raises(BuildError) as caught:
+        build(text, ("f",))
+    (error,) = caught.value.diagnostics
+    assert message in error.message
+    assert error.line == line
+
+
+def compiler_errors(text: str, folder: Path) -> list[Diagnostic]:
+    """What the compiler itself says of a candidate's text against the light headers."""
+    chain = find_toolchain()
+    kit = light_kit(chain)
+    assert kit is not None
+    prelude = light_prelude([text], device=False, binds=True, cuda=False)
+    (folder / "main.cpp").write_text(f'{prelude}#line 1 "{CANDIDATE_FILE}"\n{text}')
+    argv = [chain.host_compiler, chain.host_standard, *kit.includes, *chain.python_includes]
+    done = subprocess.run(
+        [*argv, "-fsyntax-only", "main.cpp"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"LC_ALL": "C"},
+    )
+    return [found for found in parse_diagnostics(done.stderr, CANDIDATE_FILE) if found.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Broken only as long as a template of PyTorch is missing.
+        "float f(at::Tensor x) { using T = at::opmath_t<float>; T y = 0; return y; }\n",
+        "TORCH_SOMETHING(f)\nint64_t f(int64_t x) { return x }\n",
+        "int64_t f(at::Tensor x) { return torch::sum<float>(x); }\n",
+        "int64_t f(int64_t x) { return sum + x; }\n",
+        "#include <ATen/native/Pool.h>\nint64_t f(int64_t x) { return x }\n",
+    ],
+)
+def test_an_error_that_a_header_could_cure_is_never_certain(text: str, tmp_path: Path) -> None:
+    request = InlineRequest(name="light", cpp_sources=(text,), functions={"f": "f"})
+    errors = compiler_errors(text, tmp_path)
+    assert errors
+    assert certain_errors(errors, request, text, find_toolchain()) == ()
