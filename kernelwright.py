@@ -2,19 +2,22 @@
 
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import agent.commands
 import evals.attack_command
 import evals.commands
+import evals.recorded_command
 import runs.commands
 import tasks.commands
-import tools.admission_command
 import tools.commands
 from tasks.errors import KernelwrightError, UnavailableError, UsageError
+from tasks.target import Target
+
+if TYPE_CHECKING:
+    from tasks.loader import Task
 
 app = typer.Typer(
     help="Makes CUDA kernels for 1D convolutions faster, and proves every speedup it reports.",
@@ -27,6 +30,8 @@ app = typer.Typer(
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         typer.echo(f"kernelwright {version('kernelwright')}")
     except PackageNotFoundError:
@@ -43,8 +48,22 @@ def _options(
     """Options before the command."""
 
 
-tasks.commands.register(app, tools.admission_command.admit_tasks)
-for floor in (tools.commands, agent.commands, runs.commands, evals.commands, evals.attack_command):
+def _admit(found: "tuple[Task, ...]", target: Target | None, require: str | None, as_json: bool) -> None:
+    from tools.admission_command import admit_tasks
+
+    admit_tasks(found, target, require, as_json)
+
+
+# The commands' modules hold what the command line must know of them; what a command does is imported when it is called.
+tasks.commands.register(app, _admit)
+for floor in (
+    tools.commands,
+    agent.commands,
+    runs.commands,
+    evals.commands,
+    evals.recorded_command,
+    evals.attack_command,
+):
     floor.register(app)
 
 

@@ -1,28 +1,13 @@
 """The command `run`: optimization runs of a model on a task."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from agent.choice import choose, require_prices
-from agent.progress import Progress
-from agent.session import Plan, create, roll_out
-from runs.config import Limits
-from runs.events import Ended, EndReason
-from runs.store import LOCAL, RunDirectory, check_writable
-from runs.summary import summarize
-from runs.terminal import make_console, totals, turns_table
-from tasks.loader import find_task
-from tasks.spec import Target
-from tools.required_sandbox import RequireSandboxOption, require_sandbox
-
-INTERRUPTED_EXIT = 130
-FAULTS = (EndReason.MODEL_SERVER_ERROR, EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
+from runs.places import LOCAL
+from tasks.target import Target
+from tools.required_sandbox import RequireSandboxOption
 
 
 def register(app: typer.Typer) -> None:
@@ -52,52 +37,17 @@ def run(
     require: RequireSandboxOption = None,
 ) -> None:
     """Let a model write, verify and time kernels for TASK, and keep the transcript."""
-    found = find_task(task)
-    check_writable(out)
-    # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
-    from tools.judge import Judge
-    from tools.targets import default_target
-    from tools.toolbox import Toolbox
+    from agent.running import run_on_task
+    from runs.config import Limits
 
-    chosen_target = target or default_target()
-    require_sandbox(require, chosen_target)
-    choice = choose(model, base_url, found.name, chosen_target)
-    limits = Limits(turns=turns, tokens=tokens, seconds=seconds, dollars=dollars)
-    require_prices(limits, choice)
-    plan = Plan(found, task, chosen_target, choice, rollouts, limits, out, note)
-    console = make_console()
-    with _termination_as_interrupt(), Progress(console) as progress:
-        if choice.by_default:
-            progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
-        progress.say(f"{found.name} on {chosen_target.value}, {choice.recorded_from or choice.name}")
-        progress.note("measuring the baselines")
-        with Judge(found, chosen_target, progress=progress.note) as judge:
-            briefing = judge.briefing()
-            run_directory = create(plan, briefing)
-            ends = roll_out(plan, run_directory, briefing, lambda: Toolbox(judge), progress)
-    _conclude(console, run_directory, ends)
-
-
-def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) -> None:
-    """The tables of turns and where the transcripts are; exits by what ended the rollouts."""
-    for rollout in run_directory.rollouts():
-        summary = summarize(run_directory.events(rollout))
-        console.print()
-        console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target.value}, {rollout}"))
-        console.print(totals(summary))
-        console.print(f"transcript: {run_directory.transcript(rollout)}", soft_wrap=True, markup=False)
-    reasons = {end.reason for end in ends}
-    if EndReason.INTERRUPTED in reasons:
-        raise typer.Exit(INTERRUPTED_EXIT)
-    if reasons.intersection(FAULTS):
-        raise typer.Exit(3)
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does, with a complete transcript."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    run_on_task(
+        task,
+        model=model,
+        base_url=base_url,
+        target=target,
+        limits=Limits(turns=turns, tokens=tokens, seconds=seconds, dollars=dollars),
+        rollouts=rollouts,
+        out=out,
+        note=note,
+        require=require,
+    )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from agent.model import Message, ModelReply, Patience, RecordingExhaustedError, ToolDefinition
 from runs.events import Event, ModelReplied
 from runs.find import find_run, list_runs
-from runs.store import RECORDED, RunDirectory
+from runs.places import RECORDED
+from runs.store import RunDirectory
 from tasks.errors import UsageError
 from tasks.spec import Target
 

@@ -104,7 +104,10 @@ def _pool(candidates: Sequence[Variant], target: Target, lanes: int | None) -> T
     from tools.pool import Pool
 
     tasks = {name: JobTask.of(find_task(name)) for name in {each.task for each in candidates}}
-    jobs = {Job(task=tasks[each.task], target=target, text=each.text): each.name for each in candidates}
+    jobs = {
+        Job(task=tasks[each.task], target=target, text=each.text, fixed_candidates=True): each.name
+        for each in candidates
+    }
     names = {job.id: name for job, name in jobs.items()}
     outcomes: list[str] = []
     spans: list[Span] = []

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.attack_files import attack_files
-from tasks.spec import Target
+from tasks.target import Target
 from tools.required_sandbox import RequireSandboxOption, require_sandbox
 from tools.verdict import Verdict
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from tasks.errors import UsageError
-from tasks.spec import Target
+from tasks.target import Target
 from tools.verdict import Verdict
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests"

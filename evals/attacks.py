@@ -82,7 +82,7 @@ class AttackSuite:
     def _judge_of(self, file: AttackFile) -> Judge:
         if self._judge is None or self._judge.task.path != file.task:
             self.close()
-            self._judge = Judge(find_task(file.task), self._target, limits=LIMITS)
+            self._judge = Judge(find_task(file.task), self._target, limits=LIMITS, fixed_candidates=True)
         return self._judge
 
 

@@ -4,23 +4,23 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from evals.score_line import ScoreLine, score_line
-from evals.score_table import format_speedup, print_scores
 from tasks.errors import UsageError
-from tasks.loader import Task, find_task
-from tasks.spec import Target
+from tasks.target import Target
 from tools.candidate import Candidate
-from tools.engines import Engine, sites
-from tools.jobs import Job, JobTask
+from tools.engines import Engine
 from tools.required_sandbox import RequiredSandbox, RequireSandboxOption, require_sandbox
 from tools.verdict import Verdict
+
+if TYPE_CHECKING:
+    from evals.score_line import ScoreLine
+    from tasks.loader import Task
 
 _PLAIN_WIDTH = 160
 
@@ -29,7 +29,7 @@ _PLAIN_WIDTH = 160
 class _Request:
     """What the command line asks of the pool."""
 
-    task: Task
+    task: "Task"
     target: Target | None
     require: RequiredSandbox | None
     engine: Engine
@@ -76,6 +76,8 @@ def score(
     ] = False,
 ) -> None:
     """Build, verify and benchmark each FILE. Exits with 0: all correct, 1: some not, 2: bad usage, 3: unavailable."""
+    from tasks.loader import find_task
+
     found = find_task(task)
     candidates = _read(_files(files))
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -94,7 +96,9 @@ def score(
     _conclude([line for line in lines if line is not None], as_json=as_json)
 
 
-def _conclude(lines: Sequence[ScoreLine], *, as_json: bool) -> None:
+def _conclude(lines: "Sequence[ScoreLine]", *, as_json: bool) -> None:
+    from evals.score_table import print_scores
+
     if not as_json:
         console = Console(highlight=False)
         print_scores(console if console.is_terminal else Console(highlight=False, width=_PLAIN_WIDTH), lines)
@@ -132,9 +136,12 @@ def _read(files: Sequence[Path]) -> list[tuple[Path, Candidate]]:
 
 def _evaluate(
     request: _Request, candidates: Sequence[tuple[Path, Candidate]], status: Status
-) -> Iterator[tuple[int, ScoreLine]]:
+) -> "Iterator[tuple[int, ScoreLine]]":
     """The lines as they are found, each with its place among the candidates."""
     # Evaluating needs PyTorch; a wrong name or file must be reported before it is imported.
+    from evals.score_line import score_line
+    from tools.engines import sites
+    from tools.jobs import Job, JobTask
     from tools.pool import Pool
     from tools.targets import default_target
 
@@ -143,7 +150,14 @@ def _evaluate(
     precision = request.task.facts.precision_on(chosen)
     task = JobTask.of(request.task)
     jobs = [
-        Job(task=task, target=chosen, text=each.text, allow_library=request.allow_library, strict=request.strict)
+        Job(
+            task=task,
+            target=chosen,
+            text=each.text,
+            allow_library=request.allow_library,
+            strict=request.strict,
+            fixed_candidates=True,
+        )
         for _, each in candidates
     ]
     # Equal texts are the same job, in as many files as there are.
@@ -156,6 +170,8 @@ def _evaluate(
             yield at, score_line(found.evaluation, candidates[at][0], precision)
 
 
-def _progress(line: ScoreLine) -> str:
+def _progress(line: "ScoreLine") -> str:
+    from evals.score_table import format_speedup
+
     figures = "" if line.speedup is None else f" {format_speedup(line.speedup, line.speedup_interval)}"
     return f"{line.file}: {line.verdict}{figures}"

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runs.store import CONFIG_NAME, LOCAL, RECORDED, TRANSCRIPT_NAME, RunDirectory
+from runs.places import LOCAL, RECORDED
+from runs.store import CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory
 from tasks.errors import UsageError
 
 SHOWN_AT_MOST = 20

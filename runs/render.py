@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.rule import Rule
-from rich.syntax import Syntax
 from rich.text import Text
 
 from runs.config import RunConfig
@@ -86,6 +85,8 @@ def _call(console: Console, call: ToolCall) -> None:
     if not code:
         return
     if console.is_terminal:
+        from rich.syntax import Syntax
+
         console.print(Syntax(printable(code), "python", line_numbers=True, word_wrap=True))
     else:
         _text(console, code)

@@ -19,13 +19,9 @@ from runs.config import RunConfig
 from runs.events import EVENT, SCHEMA_VERSION, Event
 from tasks.errors import RunFormatError, UsageError
 
-RECORDED = Path(__file__).parent / "recorded"
-"""The runs that ship with the project."""
-LOCAL = Path(__file__).parent / "local"
-"""Where new runs land; ignored by git."""
-
 CONFIG_NAME = "run.json"
 TRANSCRIPT_NAME = "transcript.jsonl"
+CANDIDATES_NAME = "candidates"
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class RunDirectory:
     @property
     def candidates(self) -> Path:
         """The directory of the candidates' texts."""
-        return self.path / "candidates"
+        return self.path / CANDIDATES_NAME
 
     def config(self) -> RunConfig:
         """The run's configuration; raises RunFormatError where it cannot be read."""

@@ -6,13 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tasks.record import Record
-
-
-class Target(StrEnum):
-    """Where candidates run."""
-
-    CUDA = "cuda"
-    CPU = "cpu"
+from tasks.target import Target as Target
 
 
 class Precision(StrEnum):

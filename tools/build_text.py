@@ -27,22 +27,23 @@ def located(sources: tuple[str, ...], candidate: Candidate, label: str) -> str:
     return "".join(parts)
 
 
-def host_source(request: InlineRequest, candidate: Candidate, key: str, *, include_torch: bool) -> str:
+def host_source(request: InlineRequest, candidate: Candidate, key: str, *, prelude: str, light: bool) -> str:
     """The C++ sources and, where functions are named, their binding.
 
     Args:
         request: what `load_inline` was asked for.
         candidate: whose text the sources are looked for in.
         key: of the build.
-        include_torch: name PyTorch's header, because no precompiled one is used.
+        prelude: what precedes the sources.
+        light: it is compiled against the light headers, whose binding needs no wrapping.
     """
-    parts = ["#include <torch/extension.h>\n"] if include_torch and request.implicit_headers else []
-    parts.append(f"#define TORCH_EXTENSION_NAME {module_name(key)}\n")
+    parts = [prelude, f"#define TORCH_EXTENSION_NAME {module_name(key)}\n"]
     parts.append(located(request.cpp_sources, candidate, "cpp_sources"))
     if request.functions is not None:
         parts.append('#line 1 "binding"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n')
         for name, doc in request.functions.items():
-            callee = f"torch::wrap_pybind_function({name})" if request.error_handling else f"&{name}"
+            wrapped = request.error_handling and not light
+            callee = f"torch::wrap_pybind_function({name})" if wrapped else f"&{name}"
             parts.append(f"m.def({json.dumps(name)}, {callee}, {json.dumps(doc)});\n")
         parts.append("}\n")
     return "".join(parts)

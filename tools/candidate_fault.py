@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.build import BuildError
+from tools.compilation import BuildError
 from tools.folders import read_regular
 from tools.printable import printable
 from tools.replies import WorkerFault

@@ -1,22 +1,14 @@
-"""The command `doctor`: what this machine can do, what is missing, how to fix it."""
+"""The commands that look after a machine: `doctor` and `cache`."""
 
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from tasks.spec import Target
-from tools.doctor import Finding, Report, examine
-
-_PLAIN_WIDTH = 120
-_STYLES = {"ok": "green", "missing": "red", "note": "yellow"}
 
 
 def register(app: typer.Typer) -> None:
-    """Add this floor's command."""
+    """Add this floor's commands."""
     app.command()(doctor)
+    app.command()(cache)
 
 
 def doctor(
@@ -25,32 +17,20 @@ def doctor(
     ] = False,
 ) -> None:
     """Say what this machine can do, what is missing, and how to fix it. Exits with 3 if no target works."""
-    report = examine()
-    if as_json:
-        for finding in report.findings:
-            typer.echo(finding.model_dump_json())
-        for target in Target:
-            typer.echo(_verdict_on(report, target).model_dump_json())
-    else:
-        _print(report)
-    if not any(report.works(target) for target in Target):
-        raise typer.Exit(3)
+    from tools.doctor_table import report_findings
+
+    report_findings(as_json)
 
 
-def _print(report: Report) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PLAIN_WIDTH)
-    table = Table("", "", "found", "what to do")
-    for finding in (*report.findings, *(_verdict_on(report, target) for target in Target)):
-        mark = Text(finding.status, style=_STYLES[finding.status])
-        table.add_row(finding.check, mark, Text(finding.found, overflow="fold"), Text(finding.remedy))
-    console.print(table)
+def cache(
+    emptying: Annotated[
+        bool, typer.Option("--clear", help="Take away everything that no process uses, and say what stays.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object on standard output, nothing else.")
+    ] = False,
+) -> None:
+    """Say what is kept between processes, how much, the bound, and where; or empty it. Running processes go on."""
+    from tools.cache_report import report_cache
 
-
-def _verdict_on(report: Report, target: Target) -> Finding:
-    """What the findings mean for a target, in the form of a finding."""
-    check = f"target {target}"
-    if report.works(target):
-        return Finding(check=check, status="ok", found="works here")
-    return Finding(check=check, status="missing", found=f"does not work; lacks: {', '.join(report.lacks(target))}")
+    report_cache(emptying, as_json)

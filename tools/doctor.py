@@ -15,11 +15,12 @@ from typing import Literal
 from tasks.errors import KernelwrightError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.cache import cache_root
+from tools.cache import cache_limit_bytes, cache_root
 from tools.confinement import tier
+from tools.light_kit import light_kit_state
 from tools.process import run
 from tools.required_sandbox import missing_parts
-from tools.toolchain import find_cuda_home, find_host_compiler, find_sanitizer, nvcc_version
+from tools.toolchain import find_cuda_home, find_host_compiler, find_sanitizer, find_toolchain, nvcc_version
 
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
@@ -65,6 +66,7 @@ def examine() -> Report:
         _cuda_compiler,
         _sandbox,
         _cache,
+        _light_headers,
         _cores,
         _memory,
         lambda: _optional_tool("ncu", "Nsight Compute, for profiling"),
@@ -173,17 +175,26 @@ def _cuda_of_torch() -> str | None:
 
 def _cache() -> Finding:
     try:
-        root = cache_root()
+        root, limit_bytes = cache_root(), cache_limit_bytes()
     except KernelwrightError as error:
         return Finding(
             check="cache", status="missing", found=str(error), remedy="set KERNELWRIGHT_CACHE", needed_by=_BOTH
         )
     free = shutil.disk_usage(root).free
-    found = f"{root}, {free / 2**30:.1f} GiB free"
+    found = f"{root}, at most {limit_bytes / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free"
     if free < _NEEDED_BYTES:
         remedy = "free some space, or set KERNELWRIGHT_CACHE to a folder elsewhere"
         return Finding(check="cache", status="note", found=found, remedy=remedy)
     return Finding(check="cache", status="ok", found=found, needed_by=_BOTH)
+
+
+def _light_headers() -> Finding:
+    try:
+        works, found = light_kit_state(find_toolchain())
+    except (KernelwrightError, ImportError) as error:
+        return Finding(check="light headers", status="note", found=f"not known: {error}")
+    remedy = "" if works else "builds take most of a minute instead of seconds; use another PyTorch or host compiler"
+    return Finding(check="light headers", status="ok" if works else "note", found=found, remedy=remedy)
 
 
 def _cores() -> Finding:

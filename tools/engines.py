@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from tasks.errors import UsageError
-from tasks.spec import Target
-from tools.local_site import local_site
-from tools.pool_queue import Site
+from tasks.target import Target
+
+if TYPE_CHECKING:
+    from tools.pool_queue import Site
 
 
 class Engine(StrEnum):
@@ -16,7 +18,7 @@ class Engine(StrEnum):
     RAY = "ray"
 
 
-def sites(engine: Engine, address: str, target: Target, progress: Callable[[str], None]) -> Sequence[Site]:
+def sites(engine: Engine, address: str, target: Target, progress: Callable[[str], None]) -> "Sequence[Site]":
     """The machines of an engine.
 
     Args:
@@ -29,7 +31,10 @@ def sites(engine: Engine, address: str, target: Target, progress: Callable[[str]
         UsageError: Ray is not installed, or there is no cluster at the address.
         UnavailableError: the cluster has no machine for the target.
     """
+    # The command line needs the names of the engines only, and starts without what they need.
     if engine is Engine.LOCAL:
+        from tools.local_site import local_site
+
         return [local_site(target, progress)]
     try:
         from tools.ray_sites import ray_sites

@@ -16,7 +16,7 @@ import torch
 
 from tasks.errors import HarnessError
 from tools import bubblewrap, confinement
-from tools.cache import cache_root
+from tools.cache import cache_root, made_and_held
 from tools.confinement import for_worker, import_folders
 from tools.folders import remove_folder
 from tools.process import scrubbed_environment
@@ -53,8 +53,8 @@ class ForkServer:
     def _start(self, socket_to_judge: socket.socket) -> "subprocess.Popen[bytes]":
         compile_caches = [self._cache / name for name in ("inductor", "triton")]
         # A folder that is made later would be neither in the server's sight nor covered by its workers' rules.
-        for folder in (self._cache / "builds", *compile_caches):
-            folder.mkdir(exist_ok=True)
+        (self._cache / "builds").mkdir(exist_ok=True)
+        self._holds = [made_and_held(folder) for folder in compile_caches]
         # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
         # measurements.
         environment = scrubbed_environment(
@@ -168,6 +168,8 @@ class ForkServer:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._log.close()
+        for held in self._holds:
+            held.close()
         remove_folder(self._root)
 
     @contextlib.contextmanager

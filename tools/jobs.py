@@ -46,6 +46,8 @@ class Job(Record):
     allow_library: bool = False
     strict: bool = False
     """As of `Judge.evaluate`."""
+    fixed_candidates: bool = False
+    """As of `Judge`."""
 
     @property
     def id(self) -> str:

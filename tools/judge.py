@@ -18,6 +18,7 @@ from tasks.spec import Precision, Target
 from tools import measurement
 from tools.baselines import kernelbench_source
 from tools.briefing import Briefing
+from tools.cache import cache_limit_bytes
 from tools.candidate import Candidate
 from tools.confinement import tier
 from tools.draws import USUAL, input_shape, trials
@@ -50,6 +51,7 @@ from tools.subject import Limits
 from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
 from tools.verification import verify_candidate
+from tools.verification_plan import Planner
 from tools.workers import CandidateFault
 
 HOST_ATTEMPTS = 4
@@ -79,8 +81,11 @@ class Judge:
         *,
         allow_library: bool = False,
         limits: Limits | None = None,
+        fixed_candidates: bool = False,
         progress: Callable[[str], None] = _quiet,
     ) -> None:
+        """`fixed_candidates` says that all were written before the judge was made: their trials are drawn once."""
+        cache_limit_bytes()  # A wrong value is the caller's mistake, not the fault of an evaluation.
         self.task = task
         self.target = target
         self.allow_library = allow_library
@@ -89,6 +94,7 @@ class Judge:
         self._progress = progress
         self._sandbox = tier(gpu=target is Target.CUDA)
         self._session = Session(task, target, limits or Limits(), progress)
+        self._planner = Planner(self._session, fixed_candidates=fixed_candidates)
         self._pace = Pace(self._session)
 
     def __enter__(self) -> Self:
@@ -150,7 +156,8 @@ class Judge:
         started = time.monotonic()
         try:
             with lease(self._session.device, self._progress):
-                verification = verify_candidate(self._session, candidate, allow_library=self.allow_library)
+                plan = self._planner.plan()
+                verification = verify_candidate(self._session, candidate, plan, allow_library=self.allow_library)
         except CandidateFault as fault:
             return self._fault("verify", candidate, fault, started)
         except Exception as error:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tasks.errors import KernelwrightError
 from tasks.loader import Task, find_task
-from tasks.spec import Target
 from tools.folders import remove_folder
 from tools.jobs import Answer, Ask, BuildAnswer, EvaluationAnswer, Job, JobTask, Progress, Ready, Role
 from tools.process import children, end_tree
@@ -45,16 +44,21 @@ class Judges:
     def __init__(self, make: "type[Judge]", progress: Callable[[str], None]) -> None:
         self._make = make
         self._progress = progress
-        self._kept: OrderedDict[tuple[JobTask, Target, bool], Judge] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], Judge] = OrderedDict()
 
     def of(self, job: Job) -> "Judge":
         """The judge of a job's task."""
-        key = (job.task, job.target, job.allow_library)
+        key = _key(job)
         if key not in self._kept:
             while len(self._kept) >= KEPT_JUDGES:
                 self._kept.popitem(last=False)[1].close()
-            task = _task(job.task)
-            self._kept[key] = self._make(task, job.target, allow_library=job.allow_library, progress=self._progress)
+            self._kept[key] = self._make(
+                _task(job.task),
+                job.target,
+                allow_library=job.allow_library,
+                fixed_candidates=job.fixed_candidates,
+                progress=self._progress,
+            )
         self._kept.move_to_end(key)
         judge = self._kept[key]
         judge.idle_neighbours = sum(other.warm_workers for other in self._kept.values() if other is not judge)
@@ -62,7 +66,7 @@ class Judges:
 
     def forget(self, job: Job) -> None:
         """End a job's judge; the next job of the task gets a new one."""
-        self._kept.pop((job.task, job.target, job.allow_library)).close()
+        self._kept.pop(_key(job)).close()
 
     def end_compilers(self) -> None:
         """End compilers as long as there are any, for ever: a thread that waited for another one may start its own."""
@@ -79,6 +83,10 @@ class Judges:
         """End all of them."""
         while self._kept:
             self._kept.popitem()[1].close()
+
+
+def _key(job: Job) -> tuple[object, ...]:
+    return job.task, job.target, job.allow_library, job.fixed_candidates
 
 
 def _task(given: JobTask) -> Task:

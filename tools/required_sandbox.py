@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tasks.errors import UnavailableError
-from tasks.spec import Target
+from tasks.target import Target
 from tools import confinement
 from tools.confinement import tier
 from tools.worker.sandbox import SECCOMP_MACHINE, landlock_version

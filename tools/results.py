@@ -46,7 +46,8 @@ class Extension(Record):
     cached: bool
     seconds: float
     """Wall time of this build; near zero when cached."""
-    path_taken: Literal["fast", "plain"]
+    path_taken: Literal["light", "fast", "plain"]
+    """`light`: without any of PyTorch's headers; `fast`: with a precompiled one; `plain`: as `load_inline` does it."""
     kernels: tuple[KernelResources, ...] = ()
     library_calls: tuple[str, ...] = ()
     """Functions of libraries that it calls and that compute where no operator is recorded, such as `cublasSgemm_v2`."""

@@ -35,7 +35,8 @@ from tools.standalone import Standalone
 from tools.subject import SLACK_BYTES, Limits, Named, Subject
 from tools.toolchain import find_sanitizer
 from tools.verdict import Verdict
-from tools.verification import asked, call
+from tools.verification import call
+from tools.verification_plan import asked
 from tools.worker.sandbox import tier
 from tools.worker.shared_memory import aligned
 from tools.workers import CandidateFault

@@ -112,8 +112,13 @@ class Toolchain:
     def host_includes(self) -> tuple[str, ...]:
         """The `-isystem` flags of PyTorch and Python, as `load_inline` gives them."""
         torch = self.torch_root / "include"
-        folders = [torch, torch / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_path("include"))]
-        return tuple(part for folder in folders for part in ("-isystem", str(folder)))
+        folders = [torch, torch / "torch" / "csrc" / "api" / "include"]
+        return (*(part for folder in folders for part in ("-isystem", str(folder))), *self.python_includes)
+
+    @cached_property
+    def python_includes(self) -> tuple[str, ...]:
+        """The `-isystem` flag of Python."""
+        return "-isystem", sysconfig.get_path("include")
 
     @cached_property
     def cuda_includes(self) -> tuple[str, ...]:

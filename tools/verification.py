@@ -1,7 +1,5 @@
 """Is it right: calls a candidate on drawn shapes and inputs and compares every output with the float64 oracle."""
 
-import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -9,8 +7,8 @@ import torch
 from tools.accuracy import measure
 from tools.candidate import Candidate
 from tools.causality import probe_causality
-from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged, typical_rms
-from tools.draws import USUAL, Trial, trials
+from tools.comparison import LimitsOf, compare, require_same_form, require_unchanged
+from tools.draws import Trial
 from tools.library_compute import (
     own_share,
     require_no_library_calls,
@@ -23,12 +21,8 @@ from tools.results import Check, Determinism
 from tools.session import Session
 from tools.subject import Named, Returned, Subject
 from tools.verdict import Verdict
+from tools.verification_plan import Asked, Plan, State
 from tools.workers import CandidateFault
-
-ROUNDING = 2.0**-24
-"""Half a unit in the last place of fp32."""
-MOST_AMPLIFIED = 10.0
-"""Beyond this, honest kernels differ by what the order of their additions makes of it, and none is more right."""
 
 
 class Verification(NamedTuple):
@@ -40,18 +34,10 @@ class Verification(NamedTuple):
     """Of the kernel time of a call on the benchmark shape; None where no kernel was seen."""
 
 
-def verify_candidate(session: Session, candidate: Candidate, *, allow_library: bool) -> Verification:
+def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allow_library: bool) -> Verification:
     """All checks of a candidate; raises `CandidateFault` at the first that fails."""
-    facts = session.task.facts
-    plan = trials(facts, session.target, session.draws)
-    states = [session.draws.state(session.oracle.template) for _ in range(2)]
-    drawn: list[tuple[Trial, Named, Answer]] = []
-    for trial in plan:
-        drawn.append(asked(session, trial, states[trial.instance]))
-    limits_of = LimitsOf(session.precision, typical_rms([answer for _, _, answer in drawn]))
-
-    memory = max(session.memory_bytes(trial.sizes) for trial in plan)
-    subject = session.subject(candidate, memory)
+    drawn, states, limits_of = plan.drawn, plan.states, plan.limits_of
+    subject = session.subject(candidate, max(session.memory_bytes(trial.sizes) for trial, _, _ in drawn))
     try:
         checks: list[Check] = []
         determinism: Determinism | None = None
@@ -74,7 +60,7 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
             if trial.calls > 1:
                 determinism = _repeat(subject, trial, inputs, state, answer, limits_of, returned)
         checks += _first_again(subject, session, drawn, states, limits_of)
-        if facts.causal_axis is not None:
+        if session.task.facts.causal_axis is not None:
             checks.append(probe_causality(session, subject, states[0], limits_of))
         assert determinism is not None, "one trial is asked several times"
         return Verification(tuple(checks), determinism, share)
@@ -85,8 +71,8 @@ def verify_candidate(session: Session, candidate: Candidate, *, allow_library: b
 def _first_again(
     subject: Subject,
     session: Session,
-    drawn: list[tuple[Trial, Named, Answer]],
-    states: list[dict[str, torch.Tensor]],
+    drawn: tuple[Asked, ...],
+    states: tuple[State, ...],
     limits_of: LimitsOf,
 ) -> list[Check]:
     """Ask the first instance once more, after others were made: a network holds many layers of a kind."""
@@ -95,36 +81,6 @@ def _first_again(
     where = f"{trial.label}, the first instance again after a second one was made"
     returned = call(subject, inputs, session.updated_state(states[0]), answer, where)
     return compare(returned, answer, limits_of, where, Verdict.INCORRECT)
-
-
-def asked(session: Session, trial: Trial, state: dict[str, torch.Tensor]) -> tuple[Trial, Named, Answer]:
-    """A trial with its inputs and answer; of the usual kind where the reference amplifies rounding on the other."""
-    inputs = session.draws.inputs(session.task.facts, trial)
-    answer = session.oracle.answer([value for _, value in inputs], state)
-    if trial.kind.may_amplify or amplification(session, inputs, state, answer) <= MOST_AMPLIFIED:
-        return trial, inputs, answer
-    return asked(session, replace(trial, kind=USUAL), state)
-
-
-def amplification(session: Session, inputs: Named, state: dict[str, torch.Tensor], answer: Answer) -> float:
-    """The relative RMS error of the worst channel of any output, over that of inputs that are off by a rounding each.
-
-    GroupNorm over one channel that is constant divides its rounding errors by sqrt(eps): some 300.
-    """
-    nudged = [
-        value.double() * (1 + ROUNDING * session.draws.uniform(tuple(value.shape), -1.0, 1.0).double())
-        if value.is_floating_point()
-        else value
-        for _, value in inputs
-    ]
-    moved = session.oracle.exact(nudged, state)
-    found = (
-        measure(ours, exact)
-        for (_, ours), (_, exact) in zip(moved, answer.exact, strict=True)
-        if exact.is_floating_point()
-    )
-    # The RMS of a number that is uniform between -1 and 1 is 1 / sqrt(3).
-    return max((max(errors.rms, errors.channel) for errors in found), default=0.0) * math.sqrt(3) / ROUNDING
 
 
 def call(subject: Subject, inputs: Named, state: Named, answer: Answer, where: str, *, watch: bool = True) -> Returned:

@@ -20,10 +20,12 @@ from typing import Any, Protocol
 import torch
 
 from tasks.errors import HarnessError, ProtocolError
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
+from tools.cache import Hold
 from tools.candidate import Candidate
 from tools.candidate_fault import CandidateFault as CandidateFault
 from tools.candidate_fault import death, fault_told, printed_end
+from tools.compilation import BuildError
 from tools.folders import remove_folder
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension
@@ -82,6 +84,7 @@ class Worker:
         self._wire = Wire(self.control)
         self._ended = False
         self._spent = False
+        self._holds: list[Hold] = []
         self.pid = 0
         """Its process number here, once it stands; 0 where it never stood."""
         self._looked_at = 0.0
@@ -278,6 +281,7 @@ class Worker:
             self.build_faults.append(error)
             return {"failed": error.message}
         self.extensions.append(built.report)
+        self._holds.append(built.hold)
         return {"library": str(built.library), "module": built.module_name}
 
     def _fault(self, fault: WorkerFault) -> CandidateFault:
@@ -295,4 +299,6 @@ class Worker:
             self._ended = True
             with contextlib.suppress(HarnessError):
                 self.server.reap(self.number)
+        for held in self._holds:
+            held.close()
         remove_folder(self.scratch)

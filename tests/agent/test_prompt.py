@@ -1,9 +1,11 @@
 """Tests of the words a model is given."""
 
 import ast
+import importlib.util
 import re
 
 import pytest
+import torch
 from jinja2 import UndefinedError
 from scripted import briefing
 
@@ -11,6 +13,10 @@ from agent import prompt
 from agent.prompt import phrase, system_prompt
 from runs.config import Limits
 from tasks.spec import Precision, Target
+from tools.build import Builder, BuiltExtension
+from tools.candidate import Candidate
+from tools.inline_request import InlineRequest
+from tools.toolchain import find_toolchain
 
 LIMITS = Limits(turns=12)
 
@@ -81,21 +87,33 @@ def load_inline_of(code: str) -> dict[str, object]:
     }
 
 
-def test_example_for_the_host_has_the_flags_of_the_precompiled_header() -> None:
-    arguments = load_inline_of(code_of(Target.CPU))
-    assert arguments["extra_cflags"] == ["-O3", "-march=native", "-fopenmp"]
-    assert arguments["extra_ldflags"] == ["-fopenmp"]
-    assert "cuda_sources" not in arguments
+def built(target: Target) -> BuiltExtension:
+    code = code_of(target)
+    arguments = load_inline_of(code)
+    sources = {name: (str(arguments[name]),) for name in ("cpp_sources", "cuda_sources") if name in arguments}
+    flags = {name: value for name, value in arguments.items() if name.startswith("extra_")}
+    request = InlineRequest.model_validate({"name": "example", "functions": {"scaled_add": ""}, **sources, **flags})
+    return Builder(find_toolchain()).build(request, Candidate(code))
 
 
-def test_example_for_cuda_keeps_torch_out_of_the_cuda_source() -> None:
-    arguments = load_inline_of(code_of(Target.CUDA))
-    cuda, cpp = str(arguments["cuda_sources"]), str(arguments["cpp_sources"])
-    assert re.findall(r"#include <(.*?)>", cuda) == ["cuda_runtime.h"]
-    assert arguments["functions"] == ["scaled_add"]
-    assert "torch::Tensor scaled_add(" in cpp
-    assert "c10::cuda::getCurrentCUDAStream()" in cpp
-    assert "cudaGetLastError()" in cpp
+def test_example_for_the_host_computes_what_it_says() -> None:
+    made = built(Target.CPU)
+    assert made.report.path_taken == "light"
+    spec = importlib.util.spec_from_file_location(made.module_name, made.library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y, out = torch.arange(6.0), torch.ones(6), torch.zeros(6)
+    module.scaled_add(x, y, torch.tensor([0.5]), out, 6)
+    assert out.tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+@pytest.mark.nvcc
+def test_example_for_cuda_builds_without_pytorchs_headers() -> None:
+    report = built(Target.CUDA).report
+    assert report.path_taken == "light"
+    assert [kernel.name for kernel in report.kernels] == ["scaled_add_kernel"]
 
 
 def test_every_phrase_says_something() -> None:

@@ -12,7 +12,7 @@ from scripted import ScriptedModel, ScriptedTools, briefing, compile_call
 from scripted import call as tool_call
 from typer.testing import CliRunner, Result
 
-from agent import commands
+from agent import commands, running
 from agent.choice import Choice
 from agent.model import ModelReply
 from runs.find import list_runs
@@ -55,7 +55,7 @@ def invoke(
     monkeypatch: pytest.MonkeyPatch, script: list[ModelReply | BaseException], *arguments: str, default: bool = False
 ) -> Result:
     choice = Choice(name="scripted", make_client=lambda: ScriptedModel(script), by_default=default)
-    monkeypatch.setattr(commands, "choose", lambda *_: choice)
+    monkeypatch.setattr(running, "choose", lambda *_: choice)
     app = typer.Typer()
     commands.register(app)
     return CliRunner().invoke(app, ["causal_conv", "--target", "cpu", *arguments])

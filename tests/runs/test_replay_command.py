@@ -20,8 +20,9 @@ asked: list[Target] = []
 class ScriptedJudge:
     """A judge that only remembers for which target it was asked."""
 
-    def __init__(self, _task: object, target: Target, progress: object) -> None:
+    def __init__(self, _task: object, target: Target, *, fixed_candidates: bool, progress: object) -> None:
         asked.append(target)
+        assert fixed_candidates
         assert callable(progress)
 
     def __enter__(self) -> Self:

@@ -68,7 +68,15 @@ class StandInJudge:
 
     made = 0
 
-    def __init__(self, task: Task, target: Target, *, allow_library: bool, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        *,
+        allow_library: bool,
+        fixed_candidates: bool,
+        progress: Callable[[str], None],
+    ) -> None:
         StandInJudge.made += 1
         self._sandbox = f"judge {StandInJudge.made} of {task.name}, process {os.getpid()}"
         self._task = task
@@ -77,7 +85,7 @@ class StandInJudge:
         self.idle_neighbours = 0
         self.warm_workers = 0
         self.server_pid = None
-        assert not allow_library
+        assert not allow_library and not fixed_candidates
 
     def get_ready(self) -> None:
         """Nothing is needed."""

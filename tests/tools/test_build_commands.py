@@ -1,7 +1,6 @@
 """What the compilers are asked to do, and what is kept of it; the compilers are fakes, so nothing takes long."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -15,8 +14,9 @@ from fake_compilers import FakeCompilers
 from processes import ROOT, within
 
 from tasks.errors import HarnessError, UnavailableError
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
 from tools.candidate import Candidate
+from tools.compilation import BuildError
 from tools.confinement import Confinement
 from tools.inline_request import InlineRequest
 
@@ -27,6 +27,7 @@ from pathlib import Path
 sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
 from fake_compilers import FakeCompilers
 from tools.build import Builder
+
 from tools.candidate import Candidate
 from tools.confinement import Confinement
 from tools.inline_request import InlineRequest
@@ -54,7 +55,7 @@ def built(compilers: FakeCompilers, **arguments: object) -> BuiltExtension:
 
 
 def host_compile(compilers: FakeCompilers) -> list[str]:
-    (call,) = (call for call in compilers.calls("g++") if "main.cpp" in call)
+    (call,) = (call for call in compilers.calls("g++") if any(each.endswith("/main.cpp") for each in call))
     return call
 
 
@@ -88,18 +89,35 @@ def test_a_candidate_may_name_its_standard(compilers: FakeCompilers) -> None:
 @pytest.mark.parametrize(
     ("source", "file"),
     [
-        (LIGHT, "cuda_light.cu"),
-        (LIGHT + "void f(torch::Tensor x) {}\n", "cuda.cu"),
-        (LIGHT + "#include <ATen/cuda/CUDAContext.h>\n", "cuda.cu"),
+        (LIGHT, "fast/cuda.cu"),
+        (LIGHT + "void f(torch::Tensor x) {}\n", "plain/cuda.cu"),
+        (LIGHT + "#include <ATen/cuda/CUDAContext.h>\n", "plain/cuda.cu"),
     ],
 )
-def test_nvcc_reads_pytorchs_headers_only_where_a_source_needs_them(
+def test_without_light_headers_nvcc_reads_pytorchs_only_where_a_source_needs_them(
     compilers: FakeCompilers, source: str, file: str
 ) -> None:
     report = built(compilers, cuda_sources=[source]).report
     (call,) = compilers.calls("nvcc")
     assert file in call
-    assert report.path_taken == ("fast" if file == "cuda_light.cu" else "plain")
+    assert report.path_taken == file.split("/")[0]
+
+
+def test_nothing_is_compiled_against_pytorchs_headers_but_once_for_all(compilers: FakeCompilers) -> None:
+    torch_headers = compilers.toolchain.torch_root / "include" / "torch" / "headeronly"
+    torch_headers.mkdir(parents=True)
+    (compilers.toolchain.torch_root / "lib").mkdir()
+    (compilers.toolchain.torch_root / "lib" / "libtorch_cuda.so").touch()
+    source = LIGHT + "void f(torch::Tensor x) {}\n"
+    assert built(compilers, cuda_sources=[source]).report.path_taken == "light"
+    runtimes = ("/runtime.cpp", "/runtime_cuda.cpp")
+    once = [call for call in compilers.calls("g++") if any(each.endswith(runtimes) for each in call)]
+    assert len(once) == 2
+    assert built(compilers, cuda_sources=[source + "// another\n"]).report.path_taken == "light"
+    others = [call for call in (*compilers.calls("g++"), *compilers.calls("nvcc")) if call not in once]
+    assert others
+    assert not [call for call in others if str(torch_headers.parents[1]) in call]
+    assert [call for call in compilers.calls("g++") if call in once] == once
 
 
 def test_the_second_time_nothing_is_compiled(compilers: FakeCompilers) -> None:
@@ -142,38 +160,13 @@ def test_another_architecture_makes_another_build_of_cuda_sources_only(compilers
     assert built(compilers).library == without.library
 
 
-def test_a_library_that_was_changed_in_the_cache_is_refused(compilers: FakeCompilers) -> None:
-    library = built(compilers).library
-    library.write_bytes(b"something else")
-    with pytest.raises(HarnessError, match=f"{library.parent} is not what was written there; delete that folder"):
-        built(compilers)
-
-
-@pytest.mark.parametrize("damage", ["report gone", "library gone", "report torn", "report of another form"])
-def test_a_damaged_entry_of_the_cache_is_refused(compilers: FakeCompilers, damage: str) -> None:
-    """It can't be built again in its place, so its library would be taken unchecked for ever."""
-    folder = built(compilers).library.parent
-    report = folder / "report.json"
-    match damage:
-        case "report gone":
-            report.unlink()
-        case "library gone":
-            (folder / "extension.so").unlink()
-        case "report torn":
-            report.write_text(report.read_text()[:50])
-        case _:
-            report.write_text(json.dumps({**json.loads(report.read_text()), "report": {"label": "conv"}}))
-    with pytest.raises(HarnessError, match="delete that folder"):
-        built(compilers)
-
-
 def test_a_failed_build_leaves_nothing_and_is_tried_again(compilers: FakeCompilers, tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(BuildError, match="'conv' does not compile: 1 error") as caught:
             built(compilers, extra_cflags=["-fail"])
         assert [(d.message, d.line) for d in caught.value.diagnostics] == [("as asked", 1)]
         assert list((tmp_path / "cache" / "builds").iterdir()) == []
-    assert len([call for call in compilers.calls("g++") if "main.cpp" in call]) == 2
+    assert len([call for call in compilers.calls("g++") if any(each.endswith("/main.cpp") for each in call)]) == 2
 
 
 @pytest.mark.parametrize("victim", ["compiler", "harness"])

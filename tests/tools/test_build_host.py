@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.build import Builder, BuildError, BuiltExtension
+from tools.build import Builder, BuiltExtension
 from tools.candidate import Candidate
+from tools.compilation import BuildError
 from tools.inline_request import InlineRequest
 from tools.toolchain import find_toolchain
 
@@ -75,4 +76,4 @@ def test_what_a_compiler_leaves_is_neither_written_through_nor_kept(tmp_path: Pa
     )
     built = Builder(find_toolchain()).build(request, Candidate("secret"))
     assert victim.read_text() == "precious"
-    assert sorted(path.name for path in built.library.parent.iterdir()) == ["extension.so", "report.json"]
+    assert sorted(path.name for path in built.library.parent.iterdir()) == ["extension.so", "in-use", "report.json"]

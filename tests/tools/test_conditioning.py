@@ -10,7 +10,7 @@ from tasks.spec import Target
 from tools.draws import CONSTANT, IMPULSES, UNEVEN, USUAL, InputKind, Trial
 from tools.session import Session
 from tools.subject import Limits
-from tools.verification import amplification, asked
+from tools.verification_plan import amplification, asked
 
 # A group of one channel without padding: its variance is zero where the input is constant.
 INSTANCE_NORM = NORMALISED.replace("GroupNorm(2, 4)", "GroupNorm(4, 4)").replace(", padding=1", "")

@@ -7,7 +7,7 @@ from tiers import without_bubblewrap
 from typer.testing import CliRunner
 
 from kernelwright import app
-from runs.store import RECORDED
+from runs.places import RECORDED
 from tasks.errors import UnavailableError
 from tasks.spec import Target
 from tools import confinement, required_sandbox

@@ -1,0 +1,143 @@
+"""Scores of recorded runs, from their transcripts alone: what each rollout submitted, or that it submitted nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from evals.score_line import ScoreLine, StageSeconds, score_line
+from evals.scores import FAST_P_THRESHOLDS, FastP, GeometricMean, Outcome, count_verdicts, fast_p, geometric_mean
+from evals.scores import pass_at_k as estimate
+from runs.events import Ended, EndReason, Event, RolloutStarted, Submitted
+from runs.find import Found
+from runs.summary import started
+from tasks.record import Record
+from tasks.spec import Target
+from tools.verdict import Verdict
+
+PASS_AT = (1, 5, 10)
+_OUR_ENDS = (EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
+_OTHERS_ENDS = (EndReason.MODEL_SERVER_ERROR, EndReason.INTERRUPTED, EndReason.RECORDING_EXHAUSTED, None)
+"""The model had no chance to submit, by nobody's fault here. None: the rollout was killed, or still goes on."""
+
+
+class Sample(Record):
+    """One rollout: a sample of what a model makes of a task."""
+
+    run: str
+    rollout: str
+    task: str
+    target: Target
+    model: str
+    line: ScoreLine
+    """What it submitted, as `score` writes it for a file."""
+
+
+class PassAt(Record):
+    """pass@k with both denominators; see `evals.scores.pass_at_k`."""
+
+    k: int
+    of_all: float
+    of_judged: float | None
+    """None where fewer than k were judged."""
+
+
+class RecordedScores(Record):
+    """The scores of the samples of one model on one task and target, or of all."""
+
+    event: Literal["scores"] = "scores"
+    task: str | None
+    """None for the scores of all tasks, targets and models together."""
+    target: Target | None
+    model: str | None
+    candidates: int
+    """All samples."""
+    judged: int
+    """Those without a fault of the machine or the harness."""
+    fast_p: tuple[FastP, ...]
+    geometric_mean: GeometricMean | None
+    pass_at: tuple[PassAt, ...]
+    """Empty for all together, because it supposes samples of one model on one task."""
+    verdicts: dict[Verdict, int]
+
+
+def read_samples(found: Found) -> list[Sample]:
+    """The samples of a run's rollouts.
+
+    Raises:
+        RunFormatError: a transcript cannot be read.
+    """
+    return [_sample(found.run.id, rollout, found.run.events(rollout)) for rollout in found.rollouts]
+
+
+def scores_of(samples: Sequence[Sample]) -> list[RecordedScores]:
+    """The scores of each model, task and target, then, where these are several, of all together."""
+    groups: dict[tuple[str, Target, str], list[Outcome]] = {}
+    for sample in samples:
+        groups.setdefault((sample.task, sample.target, sample.model), []).append(sample.line.outcome)
+    scores = [
+        _scores(outcomes, task=task, target=target, model=model) for (task, target, model), outcomes in groups.items()
+    ]
+    return scores if len(scores) == 1 else [*scores, _scores([sample.line.outcome for sample in samples])]
+
+
+def _scores(
+    outcomes: Sequence[Outcome], *, task: str | None = None, target: Target | None = None, model: str | None = None
+) -> RecordedScores:
+    return RecordedScores(
+        task=task,
+        target=target,
+        model=model,
+        candidates=len(outcomes),
+        judged=sum(outcome.judged for outcome in outcomes),
+        fast_p=tuple(fast_p(outcomes, p) for p in FAST_P_THRESHOLDS),
+        geometric_mean=geometric_mean(outcomes),
+        pass_at=() if task is None else _pass_at(outcomes),
+        verdicts=count_verdicts(outcomes),
+    )
+
+
+def _pass_at(outcomes: Sequence[Outcome]) -> tuple[PassAt, ...]:
+    correct = sum(outcome.verdict is Verdict.CORRECT for outcome in outcomes)
+    judged = sum(outcome.judged for outcome in outcomes)
+    return tuple(
+        PassAt(
+            k=k,
+            of_all=estimate(len(outcomes), correct, k),
+            of_judged=estimate(judged, correct, k) if k <= judged else None,
+        )
+        for k in PASS_AT
+        if k <= len(outcomes)
+    )
+
+
+def _sample(run: str, rollout: str, events: Sequence[Event]) -> Sample:
+    first = started(events)
+    submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
+    name = f"{run} {rollout}"
+    if submitted is None:
+        line = _without_submission(first, name, next((e for e in reversed(events) if isinstance(e, Ended)), None))
+    else:
+        line = score_line(submitted.evaluation, Path(name), first.briefing.precision)
+    return Sample(run=run, rollout=rollout, task=first.task, target=first.target, model=first.model, line=line)
+
+
+def _without_submission(first: RolloutStarted, name: str, ended: Ended | None) -> ScoreLine:
+    """A model that ends without a candidate has none that is right; it stays in the denominators like a wrong one."""
+    reason = None if ended is None else ended.reason
+    verdict = Verdict.NO_RESULT
+    if reason in _OUR_ENDS:
+        verdict = Verdict.HARNESS_ERROR
+    elif reason in _OTHERS_ENDS:
+        verdict = Verdict.UNAVAILABLE
+    how = "no end was recorded" if ended is None else f"the rollout ended with {ended.reason}: {ended.message}"
+    return ScoreLine(
+        candidate="",
+        file=name,
+        task=first.task,
+        target=first.target,
+        precision=first.briefing.precision,
+        verdict=verdict,
+        message=f"nothing was submitted; {how}",
+        sandbox="",
+        seconds=StageSeconds(build=0.0, verify=None, benchmark=None),
+    )

@@ -1,0 +1,339 @@
+// The functions of kernelwright/runtime.h, by PyTorch. Compiled once for each PyTorch and linked into every extension
+// that was compiled against the light headers.
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/types.h>
+
+#include <optional>
+
+#include "kernelwright/runtime.h"
+
+namespace {
+
+using Pointer = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+static_assert(sizeof(at::Tensor) == sizeof(void*), "a tensor is one pointer to its implementation");
+
+// The caller's pointer, read as the tensor that it is the only member of; no reference is counted.
+const at::Tensor& of(void* const& impl) {
+  return *reinterpret_cast<const at::Tensor*>(&impl);
+}
+
+void* handed_over(at::Tensor tensor) {
+  return tensor.unsafeReleaseTensorImpl();
+}
+
+c10::IntArrayRef span(KernelwrightSpan given) {
+  return c10::IntArrayRef(given.data, given.size);
+}
+
+KernelwrightSpan span(c10::IntArrayRef given) {
+  return {given.data(), given.size()};
+}
+
+std::optional<c10::MemoryFormat> format(int given) {
+  if (given < 0) return std::nullopt;
+  return static_cast<c10::MemoryFormat>(given);
+}
+
+c10::TensorOptions options(KernelwrightOptions given) {
+  c10::TensorOptions made;
+  if (given.dtype >= 0) made = made.dtype(static_cast<c10::ScalarType>(given.dtype));
+  if (given.device_type >= 0) {
+    made = made.device(c10::Device(static_cast<c10::DeviceType>(given.device_type),
+                                   static_cast<c10::DeviceIndex>(given.device_index)));
+  }
+  if (given.requires_grad >= 0) made = made.requires_grad(given.requires_grad != 0);
+  if (given.pinned_memory >= 0) made = made.pinned_memory(given.pinned_memory != 0);
+  if (given.memory_format >= 0) made = made.memory_format(*format(given.memory_format));
+  return made;
+}
+
+// torch::empty and its kin take the memory format apart from the other options.
+std::optional<c10::MemoryFormat> format(KernelwrightOptions given) {
+  return format(given.memory_format);
+}
+
+c10::TensorOptions without_format(KernelwrightOptions given) {
+  given.memory_format = -1;
+  return options(given);
+}
+
+c10::Scalar scalar(double value, int64_t whole, bool is_whole) {
+  return is_whole ? c10::Scalar(whole) : c10::Scalar(value);
+}
+
+template <typename T>
+void* typed(const at::Tensor& tensor, bool is_const) {
+  if (is_const) return const_cast<T*>(tensor.const_data_ptr<T>());
+  return tensor.mutable_data_ptr<T>();
+}
+
+}  // namespace
+
+void* kernelwright_undefined() noexcept {
+  return c10::UndefinedTensorImpl::singleton();
+}
+
+void kernelwright_retain(void* tensor) noexcept {
+  Pointer::reclaim_copy(static_cast<c10::TensorImpl*>(tensor)).release();
+}
+
+void kernelwright_release(void* tensor) noexcept {
+  Pointer::reclaim(static_cast<c10::TensorImpl*>(tensor));
+}
+
+int64_t kernelwright_dim(void* tensor) {
+  return of(tensor).dim();
+}
+
+int64_t kernelwright_numel(void* tensor) {
+  return of(tensor).numel();
+}
+
+int64_t kernelwright_size(void* tensor, int64_t dim) {
+  return of(tensor).size(dim);
+}
+
+int64_t kernelwright_stride(void* tensor, int64_t dim) {
+  return of(tensor).stride(dim);
+}
+
+KernelwrightSpan kernelwright_sizes(void* tensor) {
+  return span(of(tensor).sizes());
+}
+
+KernelwrightSpan kernelwright_strides(void* tensor) {
+  return span(of(tensor).strides());
+}
+
+int64_t kernelwright_storage_offset(void* tensor) {
+  return of(tensor).storage_offset();
+}
+
+int64_t kernelwright_element_size(void* tensor) {
+  return of(tensor).element_size();
+}
+
+int64_t kernelwright_nbytes(void* tensor) {
+  return static_cast<int64_t>(of(tensor).nbytes());
+}
+
+KernelwrightOptions kernelwright_options(void* tensor) {
+  const at::Tensor& of_tensor = of(tensor);
+  TORCH_CHECK(of_tensor.layout() == c10::kStrided, "only strided tensors have light options");
+  const c10::Device device = of_tensor.device();
+  return {static_cast<int>(of_tensor.scalar_type()), static_cast<int>(device.type()), device.index(), -1, -1, -1};
+}
+
+int kernelwright_scalar_type(void* tensor) {
+  return static_cast<int>(of(tensor).scalar_type());
+}
+
+int kernelwright_is_contiguous(void* tensor, int memory_format) {
+  return of(tensor).is_contiguous(format(memory_format).value_or(c10::MemoryFormat::Contiguous));
+}
+
+int kernelwright_requires_grad(void* tensor) {
+  return of(tensor).requires_grad();
+}
+
+int kernelwright_is_pinned(void* tensor) {
+  return of(tensor).is_pinned();
+}
+
+void* kernelwright_data_ptr(void* tensor, int scalar_type, bool is_const) {
+  const at::Tensor& of_tensor = of(tensor);
+  if (scalar_type < 0) {
+    return is_const ? const_cast<void*>(of_tensor.const_data_ptr()) : of_tensor.mutable_data_ptr();
+  }
+  switch (static_cast<c10::ScalarType>(scalar_type)) {
+#define KERNELWRIGHT_TYPED(type, name) \
+  case c10::ScalarType::name:          \
+    return typed<type>(of_tensor, is_const);
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(KERNELWRIGHT_TYPED)
+#undef KERNELWRIGHT_TYPED
+    default:
+      TORCH_CHECK(false, "no data pointer of the type ", static_cast<c10::ScalarType>(scalar_type));
+  }
+}
+
+void* kernelwright_empty(KernelwrightSpan sizes, KernelwrightOptions given) {
+  return handed_over(torch::empty(span(sizes), without_format(given), format(given)));
+}
+
+void* kernelwright_empty_strided(KernelwrightSpan sizes, KernelwrightSpan strides, KernelwrightOptions given) {
+  return handed_over(torch::empty_strided(span(sizes), span(strides), options(given)));
+}
+
+void* kernelwright_zeros(KernelwrightSpan sizes, KernelwrightOptions given) {
+  return handed_over(torch::zeros(span(sizes), options(given)));
+}
+
+void* kernelwright_ones(KernelwrightSpan sizes, KernelwrightOptions given) {
+  return handed_over(torch::ones(span(sizes), options(given)));
+}
+
+void* kernelwright_empty_like(void* tensor, KernelwrightOptions given) {
+  return handed_over(torch::empty_like(of(tensor), without_format(given), format(given)));
+}
+
+void* kernelwright_zeros_like(void* tensor, KernelwrightOptions given) {
+  return handed_over(torch::zeros_like(of(tensor), without_format(given), format(given)));
+}
+
+void* kernelwright_ones_like(void* tensor, KernelwrightOptions given) {
+  return handed_over(torch::ones_like(of(tensor), without_format(given), format(given)));
+}
+
+void* kernelwright_full(KernelwrightSpan sizes, double value, int64_t whole, bool is_whole,
+                        KernelwrightOptions given) {
+  return handed_over(torch::full(span(sizes), scalar(value, whole, is_whole), options(given)));
+}
+
+void* kernelwright_full_like(void* tensor, double value, int64_t whole, bool is_whole, KernelwrightOptions given) {
+  return handed_over(
+      torch::full_like(of(tensor), scalar(value, whole, is_whole), without_format(given), format(given)));
+}
+
+void* kernelwright_contiguous(void* tensor, int memory_format) {
+  return handed_over(of(tensor).contiguous(format(memory_format).value_or(c10::MemoryFormat::Contiguous)));
+}
+
+void* kernelwright_clone(void* tensor, int memory_format) {
+  return handed_over(of(tensor).clone(format(memory_format)));
+}
+
+void* kernelwright_detach(void* tensor) {
+  return handed_over(of(tensor).detach());
+}
+
+void* kernelwright_to(void* tensor, KernelwrightOptions given, bool non_blocking, bool copy) {
+  return handed_over(of(tensor).to(without_format(given), non_blocking, copy, format(given)));
+}
+
+void* kernelwright_view(void* tensor, KernelwrightSpan sizes) {
+  return handed_over(of(tensor).view(span(sizes)));
+}
+
+void* kernelwright_view_as_type(void* tensor, int dtype) {
+  return handed_over(of(tensor).view(static_cast<c10::ScalarType>(dtype)));
+}
+
+void* kernelwright_reshape(void* tensor, KernelwrightSpan sizes) {
+  return handed_over(of(tensor).reshape(span(sizes)));
+}
+
+void* kernelwright_expand(void* tensor, KernelwrightSpan sizes, bool implicit) {
+  return handed_over(of(tensor).expand(span(sizes), implicit));
+}
+
+void* kernelwright_permute(void* tensor, KernelwrightSpan order) {
+  return handed_over(of(tensor).permute(span(order)));
+}
+
+void* kernelwright_as_strided(void* tensor, KernelwrightSpan sizes, KernelwrightSpan strides, int64_t offset,
+                              bool has_offset) {
+  const auto given = has_offset ? std::optional<int64_t>(offset) : std::nullopt;
+  return handed_over(of(tensor).as_strided(span(sizes), span(strides), given));
+}
+
+void* kernelwright_transpose(void* tensor, int64_t first, int64_t second) {
+  return handed_over(of(tensor).transpose(first, second));
+}
+
+void* kernelwright_t(void* tensor) {
+  return handed_over(of(tensor).t());
+}
+
+void* kernelwright_unsqueeze(void* tensor, int64_t dim) {
+  return handed_over(of(tensor).unsqueeze(dim));
+}
+
+void* kernelwright_squeeze(void* tensor, int64_t dim, bool has_dim) {
+  return handed_over(has_dim ? of(tensor).squeeze(dim) : of(tensor).squeeze());
+}
+
+void* kernelwright_flatten(void* tensor, int64_t first, int64_t last) {
+  return handed_over(of(tensor).flatten(first, last));
+}
+
+void* kernelwright_narrow(void* tensor, int64_t dim, int64_t start, int64_t length) {
+  return handed_over(of(tensor).narrow(dim, start, length));
+}
+
+void* kernelwright_select(void* tensor, int64_t dim, int64_t index) {
+  return handed_over(of(tensor).select(dim, index));
+}
+
+void* kernelwright_slice(void* tensor, int64_t dim, int64_t start, int64_t end, int has, int64_t step) {
+  const auto first = (has & 1) != 0 ? std::optional<int64_t>(start) : std::nullopt;
+  const auto last = (has & 2) != 0 ? std::optional<int64_t>(end) : std::nullopt;
+  return handed_over(of(tensor).slice(dim, first, last, step));
+}
+
+void kernelwright_copy(void* tensor, void* source, bool non_blocking) {
+  of(tensor).copy_(of(source), non_blocking);
+}
+
+void kernelwright_resize(void* tensor, KernelwrightSpan sizes) {
+  of(tensor).resize_(span(sizes));
+}
+
+void kernelwright_zero(void* tensor) {
+  of(tensor).zero_();
+}
+
+void kernelwright_fill(void* tensor, double value, int64_t whole, bool is_whole) {
+  of(tensor).fill_(scalar(value, whole, is_whole));
+}
+
+double kernelwright_item_double(void* tensor) {
+  return of(tensor).item().toDouble();
+}
+
+int64_t kernelwright_item_long(void* tensor) {
+  return of(tensor).item().toLong();
+}
+
+bool kernelwright_item_bool(void* tensor) {
+  return of(tensor).item().toBool();
+}
+
+void kernelwright_throw(int kind, const char* function, const char* file, uint32_t line, const char* message) {
+  const c10::SourceLocation where{function, file, line};
+  switch (kind) {
+    case 1:
+      throw c10::NotImplementedError(where, message);
+    case 2:
+      throw c10::ValueError(where, message);
+    case 3:
+      throw c10::IndexError(where, message);
+    case 4:
+      throw c10::TypeError(where, message);
+    default:
+      throw c10::Error(where, message);
+  }
+}
+
+void kernelwright_warn(const char* function, const char* file, uint32_t line, const char* message) {
+  c10::warn(c10::Warning(c10::UserWarning(), c10::SourceLocation{function, file, line}, std::string(message), false));
+}
+
+void* kernelwright_unwrap(PyObject* object) noexcept {
+  if (!THPVariable_Check(object)) return nullptr;
+  return handed_over(THPVariable_Unpack(object));
+}
+
+PyObject* kernelwright_wrap(void* tensor) {
+  return THPVariable_Wrap(of(tensor));
+}
+
+void kernelwright_set_python_error() noexcept {
+  torch::translate_exception_to_python(std::current_exception());
+}
+
+int kernelwright_dtype_of(PyObject* object) noexcept {
+  return THPDtype_Check(object) ? static_cast<int>(reinterpret_cast<THPDtype*>(object)->scalar_type) : -1;
+}
