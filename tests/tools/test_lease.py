@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,17 @@ others = {"building": building, "no_builds": lambda: no_builds(say)}
 with others.get(sys.argv[1], lambda: lease(sys.argv[1], say))():
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
+"""
+
+MAKES_LEASES = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+from tools.lease import lease
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+with lease("cuda:3", print):
+    print("held", flush=True)
+    time.sleep(0.5)
 """
 
 
@@ -130,6 +142,25 @@ def test_all_users_may_make_and_take_leases_whatever_their_umask(folder: Path) -
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     assert stat.S_IMODE((folder / "cuda-3").stat().st_mode) == 0o444
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_another_user_takes_turns_with_the_one_who_made_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leases are nobody's; whoever comes later can neither write to them nor has to."""
+    nobody = 65534
+    # Not below pytest's folder, which is its user's alone.
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        monkeypatch.setenv("KERNELWRIGHT_LEASES", f"{name}/leases")
+        argv = [sys.executable, "-c", MAKES_LEASES, str(ROOT), str(nobody)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            said: list[str] = []
+            with lease("cuda:3", said.append):
+                assert holder.wait() == 0
+        assert (Path(name) / "leases" / "cuda-3").stat().st_uid == nobody
+    assert said == ["waiting: another process is measuring on cuda:3"]
 
 
 def test_a_link_in_the_place_of_a_lease_is_refused(folder: Path, tmp_path: Path) -> None:
