@@ -6,39 +6,35 @@ unpickles anything from one.
 
 import contextlib
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tasks.errors import HarnessError, UnavailableError
 from tasks.loader import Task
-from tasks.spec import Precision, Target
+from tasks.spec import Target
 from tools import measurement
 from tools.baselines import kernelbench_source
 from tools.briefing import Briefing
 from tools.cache import cache_limit_bytes
 from tools.candidate import Candidate
 from tools.confinement import tier
-from tools.draws import USUAL, input_shape, trials
+from tools.construction import constructed
+from tools.draws import input_shape
+from tools.faults import fault_result, own_fault_result
 from tools.lease import building, lease, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
 from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import clocks_disagree, disturbance, require_plausible, slower_clock_ns
-from tools.printable import printable
-from tools.replies import Done
 from tools.results import (
     Baseline,
     BenchmarkResult,
     BuildResult,
     Built,
     Evaluation,
-    Fault,
     Interval,
-    Stage,
     Timed,
     Verified,
     VerifyResult,
@@ -62,13 +58,6 @@ OWN_GPU_PROCESSES = 3
 
 def _quiet(_: str) -> None:
     """Progress that nobody watches."""
-
-
-def _why_no_extension(done: Done) -> str:
-    if done.requested:
-        return ""
-    ended = f", which ended with {done.ended_by}" if done.ended_by else ""
-    return f"load_inline was called neither at import nor in __init__ nor in a first call of forward on the CPU{ended}"
 
 
 class Judge:
@@ -115,41 +104,18 @@ class Judge:
         started = time.monotonic()
         try:
             with building() if self.target is Target.CPU else contextlib.nullcontext():
-                return self._compile(candidate, started)
+                extensions, note = constructed(self._session, candidate)
         except CandidateFault as fault:
-            return self._fault("build", candidate, fault, started)
+            return fault_result("build", candidate, fault, self._sandbox, started)
         except Exception as error:
-            return self._own_fault("build", candidate, error, started)
-
-    def _compile(self, candidate: Candidate, started: float) -> Built:
-        session = self._session
-        facts = self.task.facts
-        # The reference is only asked for its arguments, on the host: building needs no GPU.
-        oracle = Oracle(self.task, self.target, "cpu")
-        smallest = trials(facts, self.target, session.host_draws)[1]
-        subject = session.subject(candidate, session.input_bytes(smallest.sizes), device="cpu")
-        try:
-            subject.load("none", allow_tf32=session.precision is Precision.TF32)
-            done = subject.construct(oracle.init_inputs, training=session.mode == "train")
-            note = ""
-            if not done.requested:
-                inputs = [
-                    (spec.name, session.host_draws.input(spec, input_shape(spec, smallest.sizes), USUAL))
-                    for spec in facts.inputs
-                ]
-                note = _why_no_extension(subject.probe(inputs))
-            if subject.worker.build_faults and not subject.worker.extensions:
-                error = subject.worker.build_faults[-1]
-                raise CandidateFault(Verdict.BUILD_FAILED, error.message, error.diagnostics)
-            return Built(
-                candidate=candidate.id,
-                extensions=tuple(subject.worker.extensions),
-                note=note,
-                sandbox=self._sandbox,
-                seconds=time.monotonic() - started,
-            )
-        finally:
-            subject.close()
+            return own_fault_result("build", candidate, error, started)
+        return Built(
+            candidate=candidate.id,
+            extensions=extensions,
+            note=note,
+            sandbox=self._sandbox,
+            seconds=time.monotonic() - started,
+        )
 
     def verify(self, candidate: Candidate) -> VerifyResult:
         """Is it right?"""
@@ -159,9 +125,9 @@ class Judge:
                 plan = self._planner.plan()
                 verification = verify_candidate(self._session, candidate, plan, allow_library=self.allow_library)
         except CandidateFault as fault:
-            return self._fault("verify", candidate, fault, started)
+            return fault_result("verify", candidate, fault, self._sandbox, started)
         except Exception as error:
-            return self._own_fault("verify", candidate, error, started)
+            return own_fault_result("verify", candidate, error, started)
         return Verified(
             candidate=candidate.id,
             precision=self._session.precision,
@@ -179,9 +145,9 @@ class Judge:
             with self._undisturbed():
                 return self._benchmark(candidate, against, started)
         except CandidateFault as fault:
-            return self._fault("benchmark", candidate, fault, started)
+            return fault_result("benchmark", candidate, fault, self._sandbox, started)
         except Exception as error:
-            return self._own_fault("benchmark", candidate, error, started)
+            return own_fault_result("benchmark", candidate, error, started)
 
     def _benchmark(self, candidate: Candidate, against: Candidate | None, started: float) -> Timed:
         session = self._session
@@ -338,32 +304,3 @@ class Judge:
         except CandidateFault as fault:
             fault.message = f"the candidate to compare with failed: {fault.message}"
             raise
-
-    def _fault(self, stage: Stage, candidate: Candidate, fault: CandidateFault, started: float) -> Fault:
-        return Fault(
-            stage=stage,
-            verdict=fault.verdict,
-            message=fault.message,
-            candidate=candidate.id,
-            diagnostics=fault.diagnostics,
-            excess=fault.excess,
-            sandbox=self._sandbox,
-            seconds=time.monotonic() - started,
-        )
-
-    @staticmethod
-    def _own_fault(stage: Stage, candidate: Candidate, error: Exception, started: float) -> Fault:
-        """Whatever fails that is no candidate's fault ends this candidate's evaluation, never those of the next."""
-        unavailable = isinstance(error, UnavailableError)
-        message = str(error)
-        if not isinstance(error, UnavailableError | HarnessError):
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(frame.filename).name}:{frame.lineno}"
-            message = f"the harness failed: {type(error).__name__}: {printable(message)} ({where}); please report this."
-        return Fault(
-            stage=stage,
-            verdict=Verdict.UNAVAILABLE if unavailable else Verdict.HARNESS_ERROR,
-            message=message,
-            candidate=candidate.id,
-            seconds=time.monotonic() - started,
-        )
