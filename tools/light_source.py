@@ -14,7 +14,9 @@ from tools.results import Diagnostic
 from tools.toolchain import Toolchain
 
 _NEEDS_TORCH = re.compile(r"torch|\bat::|\bc10::|\bATen\b|TORCH_|AT_DISPATCH|\bAT_|C10_|py::|pybind|PYBIND11")
-_BEYOND = re.compile(r"\bTORCH_LIBRARY|\btorch::(?:nn|autograd|jit|indexing|Library)\b|\bnamespace (?:at|c10|torch)\b")
+_BEYOND = re.compile(
+    r"\bTORCH_LIBRARY|\btorch::(?:nn|autograd|jit|indexing|Library)\b|(?<!using )\bnamespace (?:at|c10|torch)\b"
+)
 """What the light headers surely lack, so that trying them would only cost a second."""
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*", re.MULTILINE)
 _DEFINES_FUNCTION = re.compile(r"\.\s*def\s*\(\s*\"(\w+)\"")
@@ -81,8 +83,9 @@ def lacks_light_headers(request: InlineRequest) -> bool:
 def _asks_for_torch(text: str) -> bool:
     """Whether what is compiled depends on which of PyTorch's headers and macros there are."""
     conditions = "\n".join(_CONDITION.findall(text))
-    known = _light_macros() | {"TORCH_EXTENSION_NAME", "TORCH_API_INCLUDE_EXTENSION_H"}
-    return "__has_include" in conditions or any(name not in known for name in _TORCH_MACRO.findall(conditions))
+    return "__has_include" in conditions or any(
+        name not in _light_macros() for name in _TORCH_MACRO.findall(conditions)
+    )
 
 
 def _overloads(text: str) -> bool:
@@ -127,6 +130,8 @@ _NAMED = re.compile(
 )
 _SYNTAX = re.compile(r"expected |unrecognized token|missing closing quote|unterminated |stray ")
 _TORCH_MACRO = re.compile(r"\b(?:TORCH|AT|C10|CAFFE2|PYBIND11|THO|STD_TORCH|CUDA_KERNEL|REGISTER)_\w+")
+_MACRO_CALL = re.compile(r"\b([A-Z][A-Z0-9_]+)[ \t]*\(")
+_OPENED = re.compile(r"\busing[ \t]+namespace[ \t]+(?:at|c10|torch)\b")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NO_FILE = re.compile(r"cannot open source file \"(?P<nvcc>[^\"]+)\"|^(?P<gcc>\S+): No such file or directory")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -147,20 +152,21 @@ def certain_errors(
         text: the candidate's, whose lines the errors name.
         toolchain: whose headers are asked.
     """
-    sources = (*request.cpp_sources, *request.cuda_sources)
-    macros = {name for text in sources for name in _TORCH_MACRO.findall(text)}
-    macros -= {name for text in sources for name in _DEFINED.findall(text)} | _light_macros()
     root = toolchain.torch_root / "include"
     lines = text.splitlines()
+    sources = "\n".join((*request.cpp_sources, *request.cuda_sources))
 
     def is_certain(error: Diagnostic) -> bool:
         if found := _NAMED.search(error.message):
-            words = _words(toolchain)
-            return words is not None and (found["nvcc"] or found["gcc"]).encode() not in words
+            name = found["nvcc"] or found["gcc"]
+            # A macro may also declare the name, as CUDA_KERNEL_LOOP does.
+            return not _may_name(name, toolchain) and not _may_use_macros(sources, toolchain)
         if found := _NO_FILE.search(error.message):
             name = found["nvcc"] or found["gcc"]
             return not (root / name).exists() and not (root / "torch" / "csrc" / "api" / "include" / name).exists()
-        if error.line is None or macros or not _SYNTAX.match(error.message):
+        if error.line is None or not _SYNTAX.match(error.message) or _OPENED.search(sources):
+            return False
+        if _may_use_macros(sources, toolchain):
             return False
         # What is missing at the end of a line is missed in the next.
         return not _NEEDS_TORCH.search("\n".join(lines[max(0, error.line - 2) : error.line]))
@@ -168,10 +174,23 @@ def certain_errors(
     return tuple(itertools.takewhile(is_certain, errors))
 
 
+def _may_use_macros(text: str, toolchain: Toolchain) -> bool:
+    """Whether a text may use macros of PyTorch's headers that neither it nor the light headers define."""
+    named = {*_TORCH_MACRO.findall(text), *(name for name in _MACRO_CALL.findall(text) if _may_name(name, toolchain))}
+    return bool(named - {*_DEFINED.findall(text)} - _light_macros())
+
+
+def _may_name(name: str, toolchain: Toolchain) -> bool:
+    words = _words(toolchain)
+    return words is None or name.encode() in words
+
+
 @lru_cache(maxsize=1)
 def _light_macros() -> frozenset[str]:
+    """The macros that are the same in a build against the light headers."""
     headers = (Path(__file__).parent / "light" / "include").rglob("*.h")
-    return frozenset(name for path in headers for name in _DEFINED.findall(path.read_text()))
+    by_the_build = ("TORCH_EXTENSION_NAME", "TORCH_API_INCLUDE_EXTENSION_H")
+    return frozenset((*by_the_build, *(name for path in headers for name in _DEFINED.findall(path.read_text()))))
 
 
 @lru_cache(maxsize=1)

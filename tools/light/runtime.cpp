@@ -359,6 +359,10 @@ void* kernelwright_unwrap(PyObject* object) noexcept {
   return handed_over(THPVariable_Unpack(object));
 }
 
+bool kernelwright_is_tensor(PyObject* object) noexcept {
+  return THPVariable_Check(object);
+}
+
 PyObject* kernelwright_wrap(void* tensor) {
   return THPVariable_Wrap(of(tensor));
 }

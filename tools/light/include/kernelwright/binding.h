@@ -170,6 +170,10 @@ struct Caster<std::string> {
       held.assign(PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object)));
       return true;
     }
+    if (PyByteArray_Check(object)) {
+      held.assign(PyByteArray_AS_STRING(object), static_cast<size_t>(PyByteArray_GET_SIZE(object)));
+      return true;
+    }
     if (!PyUnicode_Check(object)) return false;
     Py_ssize_t size = 0;
     const char* text = PyUnicode_AsUTF8AndSize(object, &size);
@@ -230,6 +234,19 @@ struct Caster<std::vector<T>> {
 
 template <typename T>
 struct Caster<c10::ArrayRef<T>> : Caster<std::vector<T>> {};
+
+// PyTorch's own caster is stricter than pybind11's for vectors.
+template <>
+struct Caster<c10::ArrayRef<int64_t>> : Caster<std::vector<int64_t>> {
+  static bool load(PyObject* object, Held& held) {
+    if (!PyTuple_Check(object) && !PyList_Check(object)) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(object, i);
+      if (!PyLong_Check(item) && !kernelwright_is_tensor(item)) return false;
+    }
+    return Caster<std::vector<int64_t>>::load(object, held);
+  }
+};
 
 template <typename T>
 struct Caster<std::optional<T>> {

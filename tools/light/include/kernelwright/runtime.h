@@ -107,6 +107,7 @@ KERNELWRIGHT_RUNTIME void kernelwright_warn(const char* function, const char* fi
 
 // For the binding. Null: the object is no tensor. The Python error is that of the exception being handled.
 KERNELWRIGHT_RUNTIME void* kernelwright_unwrap(_object* object) noexcept;
+KERNELWRIGHT_RUNTIME bool kernelwright_is_tensor(_object* object) noexcept;
 KERNELWRIGHT_RUNTIME _object* kernelwright_wrap(void* tensor);
 // handled: as torch::wrap_pybind_function does it; else as pybind11.
 KERNELWRIGHT_RUNTIME void kernelwright_set_python_error(bool handled) noexcept;

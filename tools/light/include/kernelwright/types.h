@@ -436,11 +436,6 @@ class Scalar {
   bool is_whole_;
 };
 
-template <typename T>
-C10_HOST_DEVICE constexpr T ceil_div(T numerator, T denominator) {
-  return (numerator + denominator - 1) / denominator;
-}
-
 // Appends as an output stream would; std::ostream itself takes a compiler a quarter of a second.
 namespace message {
 inline void append(std::string& text, const char* value) {
@@ -457,6 +452,11 @@ void append(std::string& text, T value) {
   } else {
     text += std::to_string(value);
   }
+}
+// CUDA's error codes, for example, which a stream prints as numbers.
+template <typename T, std::enable_if_t<std::is_enum_v<T> && std::is_convertible_v<T, int64_t>, int> = 0>
+void append(std::string& text, T value) {
+  text += std::to_string(+value);
 }
 template <typename T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 void append(std::string& text, T value) {
