@@ -74,7 +74,8 @@ _CUDA_HEADERS = {
 def lacks_light_headers(request: InlineRequest) -> bool:
     """Whether a request is known beforehand not to compile against the light headers."""
     sources = (*request.cpp_sources, *request.cuda_sources)
-    if request.extra_include_paths or not request.is_python_module:
+    # Where PyTorch is named, what lies in those folders may want its own headers, or be them.
+    if not request.is_python_module or (request.extra_include_paths and needs_torch(sources)):
         return True
     text = "\n".join(sources)
     return _BEYOND.search(text) is not None or _asks_for_torch(text) or _overloads(text)

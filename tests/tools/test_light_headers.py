@@ -224,6 +224,14 @@ def test_a_tensor_that_a_pointer_cannot_stand_for_is_refused(
         pointers.scale(x, torch.zeros(2, 3), 6, 1.0)
 
 
+def test_a_pointer_takes_a_tensor_where_folders_to_include_from_are_named(tmp_path: Path) -> None:
+    """With PyTorch's headers it would not, so that naming a folder must not decide."""
+    built = build(POINTERS, ("scale",), extra_include_paths=(str(tmp_path),))
+    x, y = matrix(), torch.zeros(2, 3)
+    loaded(built).scale(x, y, x.numel(), 3)
+    assert torch.equal(y, 3 * x)
+
+
 OWN_MODULE = """
 #include <torch/extension.h>
 int64_t sum(int64_t a, int64_t b) { return a + b; }
