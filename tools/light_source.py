@@ -61,7 +61,7 @@ _LIGHT_PARTS = {
     "kernelwright/half.h": r"\bk?(?:Half|BFloat16|Float16)\b|AT_DISPATCH_\w*(?:HALF|AND|REDUCED|CASE|SWITCH)",
     "kernelwright/dispatch.h": r"\bAT_DISPATCH_|\bacc_type\b|\bopmath_type\b|\bAccumulateType\b|\bOpMathType\b",
     "kernelwright/accessor.h": r"ccessor|PtrTraits",
-    "kernelwright/cuda.h": r"\bcuda::|C10_CUDA|AT_CUDA|DeviceGuard",
+    "kernelwright/cuda.h": r"\bcuda::|::cuda\b|CUDAStream|C10_CUDA|AT_CUDA|DeviceGuard|CUDAGuard",
 }
 _CUDA_HEADERS = {
     "cuda_fp16.h": r"half|fp16|Half",

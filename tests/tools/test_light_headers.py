@@ -296,11 +296,12 @@ def test_what_would_silently_be_another_program_is_left_to_pytorchs_headers(text
 @pytest.mark.parametrize(
     "text",
     [
+        "using namespace torch;\nTensor f(Tensor x) { return x.clone(); }\n",
         '#ifndef MY_GUARD\n#define MY_GUARD\n#endif\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f); }\n',
         "#ifdef TORCH_CHECK\nint64_t f() { return 1; }\n#endif\n",
     ],
 )
-def test_conditions_that_the_light_headers_answer_alike_are_compiled_against_them(text: str) -> None:
+def test_what_the_light_headers_answer_alike_is_compiled_against_them(text: str) -> None:
     assert not lacks_light_headers(InlineRequest(name="light", cpp_sources=(text,), functions=None))
 
 
@@ -314,6 +315,17 @@ def test_what_pybind11_takes_as_an_object_is_left_to_it(parameter: str, tmp_path
     errors = compiler_errors("#include <torch/extension.h>\n" + text, tmp_path)
     assert errors
     assert certain_errors(errors, request, text, find_toolchain()) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "using namespace at::cuda;\nauto s() { return getCurrentCUDAStream(); }\n",
+        "auto s() { return c10::cuda::device_count(); }\n",
+    ],
+)
+def test_streams_are_there_however_they_are_named(text: str) -> None:
+    assert "#include <kernelwright/cuda.h>" in light_prelude([text], device=True, binds=False, cuda=True)
 
 
 def test_tensors_are_counted_like_pytorchs(both: tuple[ModuleType, ModuleType]) -> None:
