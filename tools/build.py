@@ -18,12 +18,13 @@ from tools.diagnostics import parse_diagnostics, parse_ptxas
 from tools.folders import read_regular
 from tools.inline_request import InlineRequest
 from tools.kept_builds import KeptBuild, find_build, keep_build
+from tools.light_kit import light_key
 from tools.results import Extension
 from tools.toolchain import Toolchain
 from tools.usage import FOLDER_LIMIT_BYTES
 
 _MOST_ATTEMPTS = 3
-_FORMAT = 3
+_FORMAT = 4
 """Part of every key; raised when what a build consists of changes."""
 
 
@@ -96,6 +97,7 @@ class Builder:
             "request": request.model_dump(mode="json", exclude={"name"}),
             "host": [self.toolchain.host_compiler, self.toolchain.host_version],
             "torch": self.toolchain.torch_version,
+            "light": light_key(self.toolchain),
             "cuda": [self.toolchain.cuda_version, self.toolchain.architecture] if self._with_cuda(request) else None,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

@@ -41,6 +41,8 @@ def host_source(request: InlineRequest, candidate: Candidate, key: str, *, prelu
     parts.append(located(request.cpp_sources, candidate, "cpp_sources"))
     if request.functions is not None:
         parts.append('#line 1 "binding"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n')
+        if light and request.error_handling:
+            parts.append("m.handle_errors();\n")
         for name, doc in request.functions.items():
             wrapped = request.error_handling and not light
             callee = f"torch::wrap_pybind_function({name})" if wrapped else f"&{name}"

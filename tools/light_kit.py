@@ -10,6 +10,7 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tools import process
@@ -118,10 +119,12 @@ def _torch_headers(toolchain: Toolchain) -> Path:
 
 
 def _folder(toolchain: Toolchain) -> Path:
-    return cache_root() / "light" / _key(toolchain)
+    return cache_root() / "light" / light_key(toolchain)
 
 
-def _key(toolchain: Toolchain) -> str:
+@lru_cache(maxsize=1)
+def light_key(toolchain: Toolchain) -> str:
+    """Changes with the light headers and with what they are compiled by."""
     files = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
     identity = [
         [toolchain.host_compiler, toolchain.host_version, toolchain.torch_version, str(toolchain.torch_root)],

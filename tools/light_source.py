@@ -1,18 +1,25 @@
 """What a build against the light headers hands to the compilers, and which errors would be the same without them."""
 
 import itertools
+import os
 import re
+import subprocess
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from tools.inline_request import InlineRequest
+from tools.process import scrubbed_environment
 from tools.results import Diagnostic
 from tools.toolchain import Toolchain
 
 _NEEDS_TORCH = re.compile(r"torch|\bat::|\bc10::|\bATen\b|TORCH_|AT_DISPATCH|\bAT_|C10_|py::|pybind|PYBIND11")
-_BEYOND = re.compile(r"\bTORCH_LIBRARY|\btorch::(?:nn|autograd|jit|indexing|Library)\b|\bnamespace (?:at|c10|torch)\b")
+_BEYOND = re.compile(
+    r"\bTORCH_LIBRARY|\btorch::(?:nn|autograd|jit|indexing|Library)\b|(?<!using )\bnamespace (?:at|c10|torch)\b"
+)
 """What the light headers surely lack, so that trying them would only cost a second."""
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if.*", re.MULTILINE)
+_DEFINES_FUNCTION = re.compile(r"\.\s*def\s*\(\s*\"(\w+)\"")
 
 _ALWAYS = (
     *("cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "cstdlib", "cstring", "limits"),
@@ -54,7 +61,7 @@ _LIGHT_PARTS = {
     "kernelwright/half.h": r"\bk?(?:Half|BFloat16|Float16)\b|AT_DISPATCH_\w*(?:HALF|AND|REDUCED|CASE|SWITCH)",
     "kernelwright/dispatch.h": r"\bAT_DISPATCH_|\bacc_type\b|\bopmath_type\b|\bAccumulateType\b|\bOpMathType\b",
     "kernelwright/accessor.h": r"ccessor|PtrTraits",
-    "kernelwright/cuda.h": r"\bcuda::|C10_CUDA|AT_CUDA|DeviceGuard",
+    "kernelwright/cuda.h": r"\bcuda::|::cuda\b|CUDAStream|C10_CUDA|AT_CUDA|DeviceGuard|CUDAGuard",
 }
 _CUDA_HEADERS = {
     "cuda_fp16.h": r"half|fp16|Half",
@@ -67,9 +74,25 @@ _CUDA_HEADERS = {
 def lacks_light_headers(request: InlineRequest) -> bool:
     """Whether a request is known beforehand not to compile against the light headers."""
     sources = (*request.cpp_sources, *request.cuda_sources)
-    if request.extra_include_paths or not request.is_python_module:
+    # Where PyTorch is named, what lies in those folders may want its own headers, or be them.
+    if not request.is_python_module or (request.extra_include_paths and needs_torch(sources)):
         return True
-    return any(_BEYOND.search(text) for text in sources)
+    text = "\n".join(sources)
+    return _BEYOND.search(text) is not None or _asks_for_torch(text) or _overloads(text)
+
+
+def _asks_for_torch(text: str) -> bool:
+    """Whether what is compiled depends on which of PyTorch's headers and macros there are."""
+    conditions = "\n".join(_CONDITION.findall(text))
+    return "__has_include" in conditions or any(
+        name not in _light_macros() for name in _TORCH_MACRO.findall(conditions)
+    )
+
+
+def _overloads(text: str) -> bool:
+    """Whether two functions are bound to one name, which only pybind11 can tell apart by their arguments."""
+    names = _DEFINES_FUNCTION.findall(text)
+    return len(set(names)) < len(names)
 
 
 def needs_torch(sources: Iterable[str]) -> bool:
@@ -108,9 +131,12 @@ _NAMED = re.compile(
 )
 _SYNTAX = re.compile(r"expected |unrecognized token|missing closing quote|unterminated |stray ")
 _TORCH_MACRO = re.compile(r"\b(?:TORCH|AT|C10|CAFFE2|PYBIND11|THO|STD_TORCH|CUDA_KERNEL|REGISTER)_\w+")
+_MACRO_CALL = re.compile(r"\b([A-Z][A-Z0-9_]+)[ \t]*\(")
+_OPENED = re.compile(r"\busing[ \t]+namespace[ \t]+(?:at|c10|torch)\b")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NO_FILE = re.compile(r"cannot open source file \"(?P<nvcc>[^\"]+)\"|^(?P<gcc>\S+): No such file or directory")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 
 
 def certain_errors(
@@ -127,19 +153,21 @@ def certain_errors(
         text: the candidate's, whose lines the errors name.
         toolchain: whose headers are asked.
     """
-    sources = (*request.cpp_sources, *request.cuda_sources)
-    macros = {name for text in sources for name in _TORCH_MACRO.findall(text)}
-    macros -= {name for text in sources for name in _DEFINED.findall(text)} | _light_macros()
     root = toolchain.torch_root / "include"
     lines = text.splitlines()
+    sources = "\n".join((*request.cpp_sources, *request.cuda_sources))
 
     def is_certain(error: Diagnostic) -> bool:
         if found := _NAMED.search(error.message):
-            return (found["nvcc"] or found["gcc"]).encode() not in _words(root)
+            name = found["nvcc"] or found["gcc"]
+            # A macro may also declare the name, as CUDA_KERNEL_LOOP does.
+            return not _may_name(name, toolchain) and not _may_use_macros(sources, toolchain)
         if found := _NO_FILE.search(error.message):
             name = found["nvcc"] or found["gcc"]
             return not (root / name).exists() and not (root / "torch" / "csrc" / "api" / "include" / name).exists()
-        if error.line is None or macros or not _SYNTAX.match(error.message):
+        if error.line is None or not _SYNTAX.match(error.message) or _OPENED.search(sources):
+            return False
+        if _may_use_macros(sources, toolchain):
             return False
         # What is missing at the end of a line is missed in the next.
         return not _NEEDS_TORCH.search("\n".join(lines[max(0, error.line - 2) : error.line]))
@@ -147,17 +175,47 @@ def certain_errors(
     return tuple(itertools.takewhile(is_certain, errors))
 
 
+def _may_use_macros(text: str, toolchain: Toolchain) -> bool:
+    """Whether a text may use macros of PyTorch's headers that neither it nor the light headers define."""
+    named = {*_TORCH_MACRO.findall(text), *(name for name in _MACRO_CALL.findall(text) if _may_name(name, toolchain))}
+    return bool(named - {*_DEFINED.findall(text)} - _light_macros())
+
+
+def _may_name(name: str, toolchain: Toolchain) -> bool:
+    words = _words(toolchain)
+    return words is None or name.encode() in words
+
+
 @lru_cache(maxsize=1)
 def _light_macros() -> frozenset[str]:
+    """The macros that are the same in a build against the light headers."""
     headers = (Path(__file__).parent / "light" / "include").rglob("*.h")
-    return frozenset(name for path in headers for name in _DEFINED.findall(path.read_text()))
+    by_the_build = ("TORCH_EXTENSION_NAME", "TORCH_API_INCLUDE_EXTENSION_H")
+    return frozenset((*by_the_build, *(name for path in headers for name in _DEFINED.findall(path.read_text()))))
 
 
 @lru_cache(maxsize=1)
-def _words(root: Path) -> frozenset[bytes]:
-    """Every word in PyTorch's headers; some hundred thousand, found in a second or two."""
+def _words(toolchain: Toolchain) -> frozenset[bytes] | None:
+    """Every word in PyTorch's headers and in those of others that they bring along, such as OpenMP's and the
+    intrinsics'; some hundred thousand, found in a few seconds. None where the compiler does not list them."""
+    brought = _brought_along(toolchain)
+    if brought is None:
+        return None
+    headers = (path for path in (toolchain.torch_root / "include").rglob("*") if path.suffix in _HEADER_SUFFIXES)
     words: set[bytes] = set()
-    for path in root.rglob("*"):
-        if path.suffix in (".h", ".hpp", ".cuh", ".inc") and path.is_file():
+    for path in {*headers, *brought}:
+        if path.is_file():
             words.update(_WORD.findall(path.read_bytes()))
     return frozenset(words)
+
+
+def _brought_along(toolchain: Toolchain) -> list[Path] | None:
+    """Every file that PyTorch's headers include, as the host compiler finds them."""
+    headers = ["torch/extension.h", *([] if toolchain.cuda_home is None else ["ATen/cuda/CUDAContext.h"])]
+    argv = [toolchain.host_compiler, toolchain.host_standard, *toolchain.host_includes, *toolchain.cuda_includes]
+    # With OpenMP, and past headers that are missing: that can only add words.
+    argv += ["-fopenmp", "-M", "-MG", *(part for header in headers for part in ("-include", header))]
+    done = subprocess.run(
+        [*argv, "-x", "c++", os.devnull], capture_output=True, text=True, check=False, env=scrubbed_environment()
+    )
+    return None if done.returncode else [Path(name) for name in done.stdout.replace("\\\n", " ").split()[1:]]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from fake_compilers import FakeCompilers
 from processes import ROOT
 
 from tasks.errors import HarnessError, UsageError
-from tools import build, kept_builds
+from tools import build, kept_builds, light_kit
 from tools.build import Builder, BuiltExtension
 from tools.cache_tending import clear, drop
 from tools.candidate import Candidate
@@ -33,6 +34,21 @@ def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCompilers:
 def built(compilers: FakeCompilers, source: str = "int f();") -> BuiltExtension:
     request = InlineRequest(name="conv", cpp_sources=(source,), functions={})
     return Builder(compilers.toolchain).build(request, Candidate("import torch\n"))
+
+
+def test_a_build_of_other_light_headers_is_not_used(
+    compilers: FakeCompilers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are part of each library, so that what was mended in them would otherwise stay broken in the cache."""
+    assert not built(compilers).report.cached
+    assert built(compilers).report.cached
+    changed = tmp_path / "light"
+    shutil.copytree(ROOT / "tools" / "light", changed)
+    (changed / "runtime.cpp").write_text("// Mended.\n")
+    monkeypatch.setattr(light_kit, "_SOURCES", changed)
+    light_kit.light_key.cache_clear()
+    assert not built(compilers).report.cached
+    light_kit.light_key.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -20,7 +21,7 @@ from tools.compilation import BuildError
 from tools.diagnostics import parse_diagnostics
 from tools.inline_request import InlineRequest
 from tools.light_kit import light_kit
-from tools.light_source import certain_errors, light_prelude
+from tools.light_source import certain_errors, lacks_light_headers, light_prelude
 from tools.results import Diagnostic
 from tools.toolchain import find_toolchain
 
@@ -28,7 +29,12 @@ SOURCE = (Path(__file__).parent / "light" / "interface.cpp").read_text()
 FUNCTIONS = (
     *("numbers", "words", "allocated", "viewed", "copied", "dispatched", "dispatched_all", "dispatched_floating"),
     *("typed_pointers", "checked", "optional_bias", "three", "two", "arguments", "undefined", "of_type", "nothing"),
-    *("item", "throws"),
+    *("item", "throws", "moved_from", "item_int", "item_float", "item_byte", "type_names", "printed"),
+    *("undefined_devices", "array_misuse", "new_without_gradient", "array_of", "text", "warns", "throws_no_exception"),
+)
+OF_ANY_TYPE = (
+    *(torch.uint8, torch.int8, torch.int16, torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.complex64),
+    *(torch.complex128, torch.float8_e5m2, torch.float8_e4m3fn, torch.float8_e5m2fnuz, torch.float8_e4m3fnuz),
 )
 
 
@@ -135,6 +141,35 @@ CALLS: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
     ("item", lambda: (torch.tensor(2.0),)),
     ("item", lambda: (matrix(),)),
     *[("throws", lambda which=which: (which,)) for which in range(8)],
+    ("moved_from", tuple),
+    *[
+        (name, lambda value=value: (torch.tensor(value, dtype=torch.float64),))
+        for name in ("item_int", "item_float", "item_byte")
+        for value in (3.0, -1.0, 300.0, 2.0**40, 1e300, float("inf"))
+    ],
+    *[("item_int", lambda value=value: (torch.tensor(value),)) for value in (2**31 - 1, 2**31, -(2**40), True)],
+    *[("type_names", lambda dtype=dtype: (torch.zeros(2, dtype=dtype),)) for dtype in OF_ANY_TYPE],
+    ("printed", lambda: (matrix(),)),
+    ("undefined_devices", tuple),
+    *[("array_misuse", lambda given=given, at=at: (given, at)) for given in ([], [1, 2, 3]) for at in range(4)],
+    ("new_without_gradient", lambda: (matrix(),)),
+    *[
+        ("array_of", lambda given=given: (given,))
+        for given in (
+            [1, 2],
+            (True,),
+            [torch.tensor(3)],
+            [],
+            range(3),
+            b"12",
+            torch.tensor([1]),
+            [numpy.int64(3)],
+            [1.0],
+        )
+    ],
+    *[("text", lambda given=given: (given,)) for given in ("text", b"bytes", bytearray(b"more"), 3, None)],
+    ("throws_no_exception", lambda: (True,)),
+    ("throws_no_exception", lambda: (False,)),
 ]
 
 
@@ -144,6 +179,12 @@ def test_every_answer_is_that_of_pytorchs_headers(
 ) -> None:
     light, heavy = both
     assert outcome(getattr(light, name), arguments) == outcome(getattr(heavy, name), arguments)
+
+
+def test_a_warning_reaches_python_as_with_pytorchs_headers(both: tuple[ModuleType, ModuleType]) -> None:
+    for module in both:
+        with pytest.warns(UserWarning, match="^a warning 3"):
+            module.warns()
 
 
 POINTERS = """
@@ -183,6 +224,14 @@ def test_a_tensor_that_a_pointer_cannot_stand_for_is_refused(
         pointers.scale(x, torch.zeros(2, 3), 6, 1.0)
 
 
+def test_a_pointer_takes_a_tensor_where_folders_to_include_from_are_named(tmp_path: Path) -> None:
+    """With PyTorch's headers it would not, so that naming a folder must not decide."""
+    built = build(POINTERS, ("scale",), extra_include_paths=(str(tmp_path),))
+    x, y = matrix(), torch.zeros(2, 3)
+    loaded(built).scale(x, y, x.numel(), 3)
+    assert torch.equal(y, 3 * x)
+
+
 OWN_MODULE = """
 #include <torch/extension.h>
 int64_t sum(int64_t a, int64_t b) { return a + b; }
@@ -207,6 +256,76 @@ def test_a_module_of_the_candidates_own() -> None:
     for arguments, keywords in (((), {"b": 1}), ((1,), {"a": 1}), ((1,), {"c": 1}), ((1, 2, 3), {})):
         with pytest.raises(TypeError, match=r"sum\(\): incompatible .*\n +1\. \(a: int, b: int\)"):
             module.sum(*arguments, **keywords)
+
+
+def test_exceptions_of_a_module_of_ones_own_are_pybind11s() -> None:
+    """Not wrapped by PyTorch, so that the standard library's exceptions have types of their own in Python."""
+    kinds = {
+        "out_of_range": IndexError,
+        "invalid_argument": ValueError,
+        "domain_error": ValueError,
+        "length_error": ValueError,
+        "range_error": ValueError,
+        "overflow_error": OverflowError,
+        "runtime_error": RuntimeError,
+    }
+    functions = "".join(f'm.def("{kind}", []() {{ throw std::{kind}("told"); }});\n' for kind in kinds)
+    text = f"#include <torch/extension.h>\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{functions}}}\n"
+    built = build(text, None)
+    assert built.report.path_taken == "light"
+    module = loaded(built)
+    for kind, error in kinds.items():
+        with pytest.raises(error, match=r"^told$") as caught:
+            getattr(module, kind)()
+        assert caught.type is error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifdef TORCH_VERSION_MAJOR\nint64_t f() { return 1; }\n#else\nint64_t f() { return 2; }\n#endif\n",
+        "#if !defined(TORCH_INTERNAL_ASSERT)\n#define TORCH_INTERNAL_ASSERT(x)\n#endif\nint64_t f() { return 1; }\n",
+        "#if __has_include(<ATen/Parallel.h>)\nint64_t f() { return 1; }\n#endif\n",
+        'PYBIND11_MODULE(x, m) {\n  m.def("f", &with_int);\n  m . def ( "f", &with_float);\n}\n',
+    ],
+)
+def test_what_would_silently_be_another_program_is_left_to_pytorchs_headers(text: str) -> None:
+    assert lacks_light_headers(InlineRequest(name="light", cpp_sources=(text,), functions=None))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "using namespace torch;\nTensor f(Tensor x) { return x.clone(); }\n",
+        '#ifndef MY_GUARD\n#define MY_GUARD\n#endif\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f); }\n',
+        "#ifdef TORCH_CHECK\nint64_t f() { return 1; }\n#endif\n",
+    ],
+)
+def test_what_the_light_headers_answer_alike_is_compiled_against_them(text: str) -> None:
+    assert not lacks_light_headers(InlineRequest(name="light", cpp_sources=(text,), functions=None))
+
+
+@pytest.mark.parametrize(
+    "parameter", ["torch::Tensor*", "const torch::Tensor*", "std::string*", "std::vector<int64_t>*", "char"]
+)
+def test_what_pybind11_takes_as_an_object_is_left_to_it(parameter: str, tmp_path: Path) -> None:
+    """A tensor's data is no tensor: reading it as one crashed."""
+    text = f'void f({parameter} x) {{}}\nPYBIND11_MODULE(light, m) {{ m.def("f", &f); }}\n'
+    request = InlineRequest(name="light", cpp_sources=(text,), functions=None)
+    errors = compiler_errors("#include <torch/extension.h>\n" + text, tmp_path)
+    assert errors
+    assert certain_errors(errors, request, text, find_toolchain()) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "using namespace at::cuda;\nauto s() { return getCurrentCUDAStream(); }\n",
+        "auto s() { return c10::cuda::device_count(); }\n",
+    ],
+)
+def test_streams_are_there_however_they_are_named(text: str) -> None:
+    assert "#include <kernelwright/cuda.h>" in light_prelude([text], device=True, binds=False, cuda=True)
 
 
 def test_tensors_are_counted_like_pytorchs(both: tuple[ModuleType, ModuleType]) -> None:
@@ -279,6 +398,15 @@ def compiler_errors(text: str, folder: Path) -> list[Diagnostic]:
         "int64_t f(at::Tensor x) { return torch::sum<float>(x); }\n",
         "int64_t f(int64_t x) { return sum + x; }\n",
         "#include <ATen/native/Pool.h>\nint64_t f(int64_t x) { return x }\n",
+        # Brought along by PyTorch's headers, and named nowhere in them.
+        "int64_t f(int64_t x) { return omp_get_max_threads() + omp_get_num_procs(); }\n",
+        "float f(float x) { float y[4]; _mm_store_ps(y, _mm_set1_ps(x)); return y[0]; }\n",
+        "void f() { _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON); }\n",
+        # A macro of PyTorch's that declares a name, and a class that is found without `torch::`.
+        "void f(int n) {\n  CUDA_KERNEL_LOOP(xyzzy_index, n) { n += xyzzy_index; }\n}\n",
+        "using namespace torch;\nstruct Mine : Module {\n  int a;\n};\n",
+        # Would point into a tensor that is gone.
+        "float f(at::Tensor x) { return x.clone().accessor<float, 1>()[0]; }\n",
     ],
 )
 def test_an_error_that_a_header_could_cure_is_never_certain(text: str, tmp_path: Path) -> None:

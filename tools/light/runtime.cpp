@@ -5,7 +5,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/types.h>
 
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 #include "kernelwright/runtime.h"
 
@@ -62,6 +64,18 @@ c10::TensorOptions without_format(KernelwrightOptions given) {
 
 c10::Scalar scalar(double value, int64_t whole, bool is_whole) {
   return is_whole ? c10::Scalar(whole) : c10::Scalar(value);
+}
+
+// What pybind11 makes of the standard library's exceptions; null stands for its RuntimeError.
+PyObject* pybind_error_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return PyExc_MemoryError;
+  if (dynamic_cast<const std::out_of_range*>(&error) != nullptr) return PyExc_IndexError;
+  if (dynamic_cast<const std::overflow_error*>(&error) != nullptr) return PyExc_OverflowError;
+  const bool of_value = dynamic_cast<const std::domain_error*>(&error) != nullptr ||
+                        dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
+                        dynamic_cast<const std::length_error*>(&error) != nullptr ||
+                        dynamic_cast<const std::range_error*>(&error) != nullptr;
+  return of_value ? PyExc_ValueError : nullptr;
 }
 
 template <typename T>
@@ -289,16 +303,35 @@ void kernelwright_fill(void* tensor, double value, int64_t whole, bool is_whole)
   of(tensor).fill_(scalar(value, whole, is_whole));
 }
 
-double kernelwright_item_double(void* tensor) {
-  return of(tensor).item().toDouble();
+void kernelwright_item(void* tensor, int scalar_type, void* value) {
+  const c10::Scalar item = of(tensor).item();
+  switch (static_cast<c10::ScalarType>(scalar_type)) {
+#define KERNELWRIGHT_ITEM(type, name)              \
+  case c10::ScalarType::name:                      \
+    *static_cast<type*>(value) = item.to<type>();  \
+    return;
+    AT_FORALL_SCALAR_TYPES_AND(Bool, KERNELWRIGHT_ITEM)
+#undef KERNELWRIGHT_ITEM
+    default:
+      TORCH_CHECK(false, "no item of the type ", static_cast<c10::ScalarType>(scalar_type));
+  }
 }
 
-int64_t kernelwright_item_long(void* tensor) {
-  return of(tensor).item().toLong();
+const char* kernelwright_type_name(int scalar_type) {
+  return c10::toString(static_cast<c10::ScalarType>(scalar_type));
 }
 
-bool kernelwright_item_bool(void* tensor) {
-  return of(tensor).item().toBool();
+KernelwrightText kernelwright_cpp_type_name(int scalar_type) {
+  const auto name = c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(scalar_type)).name();
+  return {name.data(), name.size()};
+}
+
+size_t kernelwright_type_size(int scalar_type) {
+  return c10::elementSize(static_cast<c10::ScalarType>(scalar_type));
+}
+
+bool kernelwright_type_is_floating(int scalar_type) {
+  return c10::isFloatingType(static_cast<c10::ScalarType>(scalar_type));
 }
 
 void kernelwright_throw(int kind, const char* function, const char* file, uint32_t line, const char* message) {
@@ -326,12 +359,42 @@ void* kernelwright_unwrap(PyObject* object) noexcept {
   return handed_over(THPVariable_Unpack(object));
 }
 
+bool kernelwright_is_tensor(PyObject* object) noexcept {
+  return THPVariable_Check(object);
+}
+
 PyObject* kernelwright_wrap(void* tensor) {
   return THPVariable_Wrap(of(tensor));
 }
 
-void kernelwright_set_python_error() noexcept {
-  torch::translate_exception_to_python(std::current_exception());
+void kernelwright_set_python_error(bool handled) noexcept {
+  try {
+    throw;
+  } catch (const c10::Error&) {
+    torch::translate_exception_to_python(std::current_exception());
+  } catch (const torch::PyTorchError&) {
+    torch::translate_exception_to_python(std::current_exception());
+  } catch (const std::exception& error) {
+    PyObject* type = handled ? nullptr : pybind_error_of(error);
+    if (type == nullptr) {
+      torch::translate_exception_to_python(std::current_exception());
+    } else {
+      PyErr_SetString(type, error.what());
+    }
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "Caught an unknown exception!");
+  }
+}
+
+PyObject* kernelwright_call_with_warnings(PyObject* (*call)(const void*, PyObject*, PyObject*), const void* callable,
+                                          PyObject* arguments, PyObject* keywords) {
+  torch::PyWarningHandler warnings;
+  try {
+    return call(callable, arguments, keywords);
+  } catch (...) {
+    warnings.set_in_exception();
+    throw;
+  }
 }
 
 int kernelwright_dtype_of(PyObject* object) noexcept {

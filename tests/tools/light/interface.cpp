@@ -239,3 +239,69 @@ void throws(int64_t which) {
   if (which == 5) TORCH_CHECK_INDEX(false, "index");
   if (which == 6) TORCH_CHECK_TYPE(false, "type");
 }
+
+bool moved_from() {
+  torch::Tensor kept = torch::zeros({1});
+  torch::Tensor given = torch::ones({2});
+  kept = std::move(given);
+  return given.defined();
+}
+
+int64_t item_int(const torch::Tensor& x) {
+  return x.item<int>();
+}
+
+double item_float(const torch::Tensor& x) {
+  return x.item<float>();
+}
+
+int64_t item_byte(const torch::Tensor& x) {
+  return x.item<uint8_t>();
+}
+
+std::string type_names(const torch::Tensor& x) {
+  return std::string(toString(x.scalar_type())) + " " + std::string(x.dtype().name()) + " " +
+         std::to_string(at::elementSize(x.scalar_type())) + " " + std::to_string(at::isFloatingType(x.scalar_type()));
+}
+
+enum Code { kFine, kWrong };
+
+void printed(const torch::Tensor& x) {
+  TORCH_CHECK(false, kWrong, " ", static_cast<uint8_t>(65), static_cast<int8_t>(66), " ", x.device().type(), " ", 1e20, " ", -1.0f / 3);
+}
+
+bool undefined_devices() {
+  torch::Tensor nothing;
+  return nothing.is_cuda() || nothing.is_cpu();
+}
+
+int64_t array_misuse(std::vector<int64_t> values, int64_t which) {
+  const at::IntArrayRef all(values);
+  if (which == 0) return all.front();
+  if (which == 1) return all.back();
+  if (which == 2) return all.at(7);
+  return static_cast<int64_t>(all.slice(2, 9).size());
+}
+
+torch::Tensor new_without_gradient(const torch::Tensor& x) {
+  return x.new_zeros({2}, x.options().requires_grad(true));
+}
+
+int64_t array_of(at::IntArrayRef values) {
+  int64_t sum = 0;
+  for (int64_t value : values) sum += value;
+  return sum;
+}
+
+std::string text(const std::string& given) {
+  return given;
+}
+
+void warns() {
+  TORCH_WARN("a warning ", 3);
+}
+
+void throws_no_exception(bool number) {
+  if (number) throw 5;
+  throw "text";
+}

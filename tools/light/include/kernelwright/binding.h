@@ -86,8 +86,9 @@ struct Caster<bool> {
   }
 };
 
+// A char is a text of one character to pybind11; left to it.
 template <typename T>
-struct Caster<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>>> {
+struct Caster<T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char>>> {
   using Held = T;
   static std::string name() {
     return "int";
@@ -169,6 +170,10 @@ struct Caster<std::string> {
       held.assign(PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object)));
       return true;
     }
+    if (PyByteArray_Check(object)) {
+      held.assign(PyByteArray_AS_STRING(object), static_cast<size_t>(PyByteArray_GET_SIZE(object)));
+      return true;
+    }
     if (!PyUnicode_Check(object)) return false;
     Py_ssize_t size = 0;
     const char* text = PyUnicode_AsUTF8AndSize(object, &size);
@@ -229,6 +234,19 @@ struct Caster<std::vector<T>> {
 
 template <typename T>
 struct Caster<c10::ArrayRef<T>> : Caster<std::vector<T>> {};
+
+// PyTorch's own caster is stricter than pybind11's for vectors.
+template <>
+struct Caster<c10::ArrayRef<int64_t>> : Caster<std::vector<int64_t>> {
+  static bool load(PyObject* object, Held& held) {
+    if (!PyTuple_Check(object) && !PyList_Check(object)) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(object, i);
+      if (!PyLong_Check(item) && !kernelwright_is_tensor(item)) return false;
+    }
+    return Caster<std::vector<int64_t>>::load(object, held);
+  }
+};
 
 template <typename T>
 struct Caster<std::optional<T>> {
@@ -299,9 +317,24 @@ struct ElementType<::__nv_bfloat16> {
   static constexpr int value = static_cast<int>(c10::ScalarType::BFloat16);
 };
 
+// What pybind11 passes by pointer as an object of its own: no elements of a tensor.
+template <typename T>
+constexpr bool is_object = false;
+template <>
+inline constexpr bool is_object<c10::Tensor> = true;
+template <>
+inline constexpr bool is_object<std::string> = true;
+template <typename T>
+constexpr bool is_object<std::vector<T>> = true;
+template <typename T>
+constexpr bool is_object<std::optional<T>> = true;
+template <typename T>
+constexpr bool is_object<c10::ArrayRef<T>> = true;
+
 // A tensor for a pointer to its elements: of the right type and contiguous, because a pointer says nothing of strides.
 template <typename T>
-struct Caster<T*, std::enable_if_t<!std::is_same_v<T, CUstream_st> && !std::is_same_v<T, const char>>> {
+struct Caster<T*, std::enable_if_t<!std::is_same_v<T, CUstream_st> && !std::is_same_v<T, const char> &&
+                                   !is_object<std::remove_cv_t<T>>>> {
   using Held = T*;
   static std::string name() {
     return "torch.Tensor";
@@ -383,6 +416,12 @@ class Callable {
   void add(const arg_v& named) {
     parameters_.push_back(named);
   }
+  void handle_errors(bool handled) {
+    handles_errors_ = handled;
+  }
+  bool handles_errors() const {
+    return handles_errors_;
+  }
   const char* name() const {
     return name_.c_str();
   }
@@ -438,6 +477,7 @@ class Callable {
   std::string name_;
   std::string doc_;
   std::vector<arg_v> parameters_;
+  bool handles_errors_ = false;
 };
 
 template <typename T>
@@ -507,14 +547,20 @@ Callable* bound(const char* name, Function function) {
   return bound_by(name, std::move(function), &Function::operator());
 }
 
+inline PyObject* call_callable(const void* callable, PyObject* arguments, PyObject* keywords) {
+  return static_cast<const Callable*>(callable)->call(arguments, keywords);
+}
+
 inline PyObject* call_bound(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  const auto* callable = static_cast<const Callable*>(PyCapsule_GetPointer(self, nullptr));
+  if (callable == nullptr) return nullptr;
   try {
-    const auto* callable = static_cast<const Callable*>(PyCapsule_GetPointer(self, nullptr));
-    return callable == nullptr ? nullptr : callable->call(arguments, keywords);
+    if (!callable->handles_errors()) return callable->call(arguments, keywords);
+    return kernelwright_call_with_warnings(&call_callable, callable, arguments, keywords);
   } catch (const PythonErrorIsSet&) {
     return nullptr;
   } catch (...) {
-    kernelwright_set_python_error();
+    kernelwright_set_python_error(callable->handles_errors());
     return nullptr;
   }
 }
@@ -524,10 +570,16 @@ class module_ {
  public:
   explicit module_(PyObject* module) : module_object_(module) {}
 
+  // From here on functions are bound as torch::wrap_pybind_function would.
+  void handle_errors() {
+    handles_errors_ = true;
+  }
+
   template <typename Function, typename... Extras>
   module_& def(const char* name, Function function, const Extras&... extras) {
     Callable* callable = bound(name, std::move(function));
     (callable->add(extras), ...);
+    callable->handle_errors(handles_errors_);
     auto* method = new PyMethodDef{callable->name(), reinterpret_cast<PyCFunction>(
                                                          reinterpret_cast<void (*)()>(&call_bound)),
                                    METH_VARARGS | METH_KEYWORDS, callable->doc()};
@@ -555,6 +607,7 @@ class module_ {
 
  private:
   PyObject* module_object_;
+  bool handles_errors_ = false;
 };
 using module = module_;
 
@@ -567,7 +620,7 @@ inline PyObject* made_module(PyModuleDef* definition, void (*fill)(module_&)) {
   } catch (const PythonErrorIsSet&) {
     return nullptr;
   } catch (...) {
-    kernelwright_set_python_error();
+    kernelwright_set_python_error(false);
     return nullptr;
   }
   return made.release();

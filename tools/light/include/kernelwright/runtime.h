@@ -26,6 +26,17 @@ struct KernelwrightSpan {
   size_t size;
 };
 
+struct KernelwrightText {
+  const char* data;
+  size_t size;
+};
+
+// Of a scalar type: PyTorch's name, the C++ type's name, bytes of an element.
+KERNELWRIGHT_RUNTIME const char* kernelwright_type_name(int scalar_type);
+KERNELWRIGHT_RUNTIME KernelwrightText kernelwright_cpp_type_name(int scalar_type);
+KERNELWRIGHT_RUNTIME size_t kernelwright_type_size(int scalar_type);
+KERNELWRIGHT_RUNTIME bool kernelwright_type_is_floating(int scalar_type);
+
 KERNELWRIGHT_RUNTIME void* kernelwright_undefined() noexcept;
 KERNELWRIGHT_RUNTIME void kernelwright_retain(void* tensor) noexcept;
 KERNELWRIGHT_RUNTIME void kernelwright_release(void* tensor) noexcept;
@@ -84,9 +95,8 @@ KERNELWRIGHT_RUNTIME void kernelwright_copy(void* tensor, void* source, bool non
 KERNELWRIGHT_RUNTIME void kernelwright_resize(void* tensor, KernelwrightSpan sizes);
 KERNELWRIGHT_RUNTIME void kernelwright_zero(void* tensor);
 KERNELWRIGHT_RUNTIME void kernelwright_fill(void* tensor, double value, int64_t whole, bool is_whole);
-KERNELWRIGHT_RUNTIME double kernelwright_item_double(void* tensor);
-KERNELWRIGHT_RUNTIME int64_t kernelwright_item_long(void* tensor);
-KERNELWRIGHT_RUNTIME bool kernelwright_item_bool(void* tensor);
+// Writes the only element to where a value of that scalar type lies.
+KERNELWRIGHT_RUNTIME void kernelwright_item(void* tensor, int scalar_type, void* value);
 
 // As TORCH_CHECK, TORCH_CHECK_NOT_IMPLEMENTED and so on throw; kind: 0 Error, 1 NotImplementedError, 2 ValueError,
 // 3 IndexError, 4 TypeError.
@@ -97,8 +107,14 @@ KERNELWRIGHT_RUNTIME void kernelwright_warn(const char* function, const char* fi
 
 // For the binding. Null: the object is no tensor. The Python error is that of the exception being handled.
 KERNELWRIGHT_RUNTIME void* kernelwright_unwrap(_object* object) noexcept;
+KERNELWRIGHT_RUNTIME bool kernelwright_is_tensor(_object* object) noexcept;
 KERNELWRIGHT_RUNTIME _object* kernelwright_wrap(void* tensor);
-KERNELWRIGHT_RUNTIME void kernelwright_set_python_error() noexcept;
+// handled: as torch::wrap_pybind_function does it; else as pybind11.
+KERNELWRIGHT_RUNTIME void kernelwright_set_python_error(bool handled) noexcept;
+// PyTorch's warnings of the call become Python's.
+KERNELWRIGHT_RUNTIME _object* kernelwright_call_with_warnings(_object* (*call)(const void*, _object*, _object*),
+                                                              const void* callable, _object* arguments,
+                                                              _object* keywords);
 KERNELWRIGHT_RUNTIME int kernelwright_dtype_of(_object* object) noexcept;
 
 // Only where the extension is built with CUDA.

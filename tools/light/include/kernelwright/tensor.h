@@ -60,7 +60,8 @@ class Tensor {
     return *this;
   }
   Tensor& operator=(Tensor&& other) & noexcept {
-    std::swap(impl_, other.impl_);
+    Tensor moved(std::move(other));
+    std::swap(impl_, moved.impl_);
     return *this;
   }
   static Tensor adopted(void* impl) {
@@ -139,10 +140,10 @@ class Tensor {
     return Layout::Strided;
   }
   bool is_cuda() const {
-    return device().is_cuda();
+    return defined() && device().is_cuda();
   }
   bool is_cpu() const {
-    return device().is_cpu();
+    return defined() && device().is_cpu();
   }
   bool is_contiguous(MemoryFormat format = MemoryFormat::Contiguous) const {
     return kernelwright_is_contiguous(impl_, static_cast<int>(format)) != 0;
@@ -181,14 +182,10 @@ class Tensor {
   }
   template <typename T>
   T item() const {
-    if constexpr (std::is_same_v<T, bool>) {
-      return kernelwright_item_bool(impl_);
-    } else if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(kernelwright_item_long(impl_));
-    } else {
-      static_assert(std::is_floating_point_v<T>, "only plain numbers");
-      return static_cast<T>(kernelwright_item_double(impl_));
-    }
+    static_assert(std::is_arithmetic_v<T>, "only plain numbers");
+    T value;
+    kernelwright_item(impl_, static_cast<int>(CppTypeToScalarType<T>::value), &value);
+    return value;
   }
 
   template <typename T, size_t N>
@@ -196,6 +193,9 @@ class Tensor {
     require_dim(N);
     return LightAccessor<T, N, DefaultPtrTraits, int64_t>(data_ptr<T>(), sizes().data(), strides().data());
   }
+  // It would point into a tensor that is gone.
+  template <typename T, size_t N>
+  LightAccessor<T, N, DefaultPtrTraits, int64_t> accessor() && = delete;
   template <typename T, size_t N, template <typename> class PtrTraits = DefaultPtrTraits, typename index_t = int64_t>
   LightPackedAccessor<T, N, PtrTraits, index_t> generic_packed_accessor() const& {
     require_dim(N);
@@ -340,6 +340,7 @@ class Tensor {
       made.device_type = mine.device_type;
       made.device_index = mine.device_index;
     }
+    made.requires_grad = -1;
     return made;
   }
 

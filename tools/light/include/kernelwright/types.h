@@ -79,66 +79,13 @@ constexpr ScalarType kBool = ScalarType::Bool;
 constexpr ScalarType kBFloat16 = ScalarType::BFloat16;
 
 inline const char* toString(ScalarType type) {
-  switch (type) {
-    case ScalarType::Byte:
-      return "Byte";
-    case ScalarType::Char:
-      return "Char";
-    case ScalarType::Short:
-      return "Short";
-    case ScalarType::Int:
-      return "Int";
-    case ScalarType::Long:
-      return "Long";
-    case ScalarType::Half:
-      return "Half";
-    case ScalarType::Float:
-      return "Float";
-    case ScalarType::Double:
-      return "Double";
-    case ScalarType::ComplexHalf:
-      return "ComplexHalf";
-    case ScalarType::ComplexFloat:
-      return "ComplexFloat";
-    case ScalarType::ComplexDouble:
-      return "ComplexDouble";
-    case ScalarType::Bool:
-      return "Bool";
-    case ScalarType::BFloat16:
-      return "BFloat16";
-    case ScalarType::Float8_e5m2:
-      return "Float8_e5m2";
-    case ScalarType::Float8_e4m3fn:
-      return "Float8_e4m3fn";
-    default:
-      return "UNKNOWN_SCALAR";
-  }
+  return kernelwright_type_name(static_cast<int>(type));
 }
-
 inline size_t elementSize(ScalarType type) {
-  switch (type) {
-    case ScalarType::Short:
-    case ScalarType::Half:
-    case ScalarType::BFloat16:
-      return 2;
-    case ScalarType::Int:
-    case ScalarType::Float:
-    case ScalarType::ComplexHalf:
-      return 4;
-    case ScalarType::Long:
-    case ScalarType::Double:
-    case ScalarType::ComplexFloat:
-      return 8;
-    case ScalarType::ComplexDouble:
-      return 16;
-    default:
-      return 1;
-  }
+  return kernelwright_type_size(static_cast<int>(type));
 }
-
 inline bool isFloatingType(ScalarType type) {
-  return type == kHalf || type == kFloat || type == kDouble || type == kBFloat16 ||
-         type == ScalarType::Float8_e5m2 || type == ScalarType::Float8_e4m3fn;
+  return kernelwright_type_is_floating(static_cast<int>(type));
 }
 
 // Which scalar type a C++ type stands for; left out for types that no tensor holds, so that using one does not compile.
@@ -253,30 +200,8 @@ class TypeMeta {
     return left.type_ != right.type_;
   }
   std::string name() const {
-    switch (type_) {
-      case ScalarType::Byte:
-        return "unsigned char";
-      case ScalarType::Char:
-        return "signed char";
-      case ScalarType::Short:
-        return "short int";
-      case ScalarType::Int:
-        return "int";
-      case ScalarType::Long:
-        return "long int";
-      case ScalarType::Half:
-        return "c10::Half";
-      case ScalarType::Float:
-        return "float";
-      case ScalarType::Double:
-        return "double";
-      case ScalarType::Bool:
-        return "bool";
-      case ScalarType::BFloat16:
-        return "c10::BFloat16";
-      default:
-        return toString(type_);
-    }
+    const KernelwrightText text = kernelwright_cpp_type_name(static_cast<int>(type_));
+    return std::string(text.data, text.size);
   }
 
  private:
@@ -373,6 +298,10 @@ inline TensorOptions device(Device device) {
   return TensorOptions().device(device);
 }
 
+template <typename... Parts>
+[[noreturn]] void fail(int kind, const char* function, const char* file, uint32_t line, const char* otherwise,
+                       const Parts&... parts);
+
 template <typename T>
 class ArrayRef {
  public:
@@ -411,20 +340,23 @@ class ArrayRef {
     return data_[index];
   }
   const T& at(size_t index) const {
-    if (index >= size_) throw std::out_of_range("ArrayRef: invalid index");
+    if (index >= size_) refuse("ArrayRef: invalid index Index = ", index, "; Length = ", size_);
     return data_[index];
   }
   const T& front() const {
-    return at(0);
+    if (empty()) refuse("ArrayRef: attempted to access front() of empty list");
+    return data_[0];
   }
   const T& back() const {
-    return at(size_ - 1);
+    if (empty()) refuse("ArrayRef: attempted to access back() of empty list");
+    return data_[size_ - 1];
   }
   ArrayRef slice(size_t first, size_t count) const {
-    if (first + count > size_) throw std::out_of_range("ArrayRef: invalid slice");
+    if (first + count > size_) refuse("ArrayRef: invalid slice, N = ", first, "; M = ", count, "; size = ", size_);
     return ArrayRef(data_ + first, count);
   }
   ArrayRef slice(size_t first) const {
+    if (first > size_) refuse("ArrayRef: invalid slice, N = ", first, "; size = ", size_);
     return slice(first, size_ - first);
   }
   bool equals(ArrayRef other) const {
@@ -439,6 +371,11 @@ class ArrayRef {
   }
 
  private:
+  template <typename... Parts>
+  [[noreturn]] static void refuse(const Parts&... parts) {
+    fail(0, "ArrayRef", __FILE__, 0, "", parts...);
+  }
+
   const T* data_ = nullptr;
   size_t size_ = 0;
 };
@@ -499,11 +436,6 @@ class Scalar {
   bool is_whole_;
 };
 
-template <typename First, typename Second>
-constexpr auto ceil_div(First numerator, Second denominator) {
-  return (numerator + denominator - 1) / denominator;
-}
-
 // Appends as an output stream would; std::ostream itself takes a compiler a quarter of a second.
 namespace message {
 inline void append(std::string& text, const char* value) {
@@ -512,15 +444,19 @@ inline void append(std::string& text, const char* value) {
 inline void append(std::string& text, const std::string& value) {
   text += value;
 }
-inline void append(std::string& text, char value) {
-  text += value;
-}
-inline void append(std::string& text, bool value) {
-  text += value ? '1' : '0';
-}
+// A template: else pointers would be taken for the truth that they convert to.
 template <typename T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
 void append(std::string& text, T value) {
-  text += std::to_string(value);
+  if constexpr (sizeof(T) == 1 && !std::is_same_v<T, bool>) {
+    text += static_cast<char>(value);
+  } else {
+    text += std::to_string(value);
+  }
+}
+// CUDA's error codes, for example, which a stream prints as numbers.
+template <typename T, std::enable_if_t<std::is_enum_v<T> && std::is_convertible_v<T, int64_t>, int> = 0>
+void append(std::string& text, T value) {
+  text += std::to_string(+value);
 }
 template <typename T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 void append(std::string& text, T value) {
@@ -538,7 +474,7 @@ inline void append(std::string& text, const Device& value) {
   text += value.str();
 }
 inline void append(std::string& text, DeviceType value) {
-  text += value == DeviceType::CUDA ? "CUDA" : (value == DeviceType::CPU ? "CPU" : "META");
+  text += Device(value).str();
 }
 template <typename T>
 void append(std::string& text, ArrayRef<T> values) {
