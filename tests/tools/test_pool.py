@@ -195,7 +195,10 @@ def test_a_judge_that_failed_makes_room_for_a_new_one() -> None:
 
 
 INTERRUPTED = """
+import signal
 import sys
+# A shell that starts the tests in the background has them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
 from pool_stand_ins import JUDGE, Orders, Script
 from tasks.spec import Target
