@@ -24,22 +24,9 @@ _SOURCES = Path(__file__).parent / "light"
 _STANDS_FOR = (
     *("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "torch/python.h"),
     *("torch/csrc/utils/pybind.h", "pybind11/pybind11.h", "pybind11/stl.h"),
-    *(
-        "ATen/ATen.h",
-        "ATen/Functions.h",
-        "ATen/Tensor.h",
-        "ATen/core/Tensor.h",
-        "ATen/Dispatch.h",
-        "ATen/OpMathType.h",
-        "ATen/AccumulateType.h",
-    ),
-    *(
-        "ATen/AccumulateType.h",
-        "ATen/core/TensorAccessor.h",
-        "ATen/TensorOptions.h",
-        "ATen/ScalarType.h",
-        "ATen/DeviceGuard.h",
-    ),
+    *("ATen/ATen.h", "ATen/Functions.h", "ATen/Tensor.h", "ATen/core/Tensor.h", "ATen/core/TensorAccessor.h"),
+    *("ATen/Dispatch.h", "ATen/AccumulateType.h", "ATen/OpMathType.h", "ATen/DeviceGuard.h", "ATen/ScalarType.h"),
+    "ATen/TensorOptions.h",
     *("ATen/cuda/CUDAContext.h", "ATen/cuda/CUDAContextLight.h", "ATen/cuda/Exceptions.h"),
     *("c10/core/Device.h", "c10/core/DeviceGuard.h", "c10/core/ScalarType.h", "c10/core/TensorOptions.h"),
     *("c10/core/MemoryFormat.h", "c10/macros/Macros.h", "c10/util/ArrayRef.h", "c10/util/Exception.h"),
@@ -85,7 +72,7 @@ class LightKit:
 
 
 def light_kit(toolchain: Toolchain) -> LightKit | None:
-    """The kit of a toolchain; made on first use, which takes half a minute.
+    """The kit of a toolchain; made on first use, which takes some 20 s on two cores.
 
     None where it cannot be had: this PyTorch lacks the few headers that are taken over, or its own do not compile,
     which is found out once.

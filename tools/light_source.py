@@ -136,6 +136,7 @@ _OPENED = re.compile(r"\busing[ \t]+namespace[ \t]+(?:at|c10|torch)\b")
 _DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _NO_FILE = re.compile(r"cannot open source file \"(?P<nvcc>[^\"]+)\"|^(?P<gcc>\S+): No such file or directory")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_LISTING_TIMEOUT_S = 60.0
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 
 
@@ -215,7 +216,12 @@ def _brought_along(toolchain: Toolchain) -> list[Path] | None:
     argv = [toolchain.host_compiler, toolchain.host_standard, *toolchain.host_includes, *toolchain.cuda_includes]
     # With OpenMP, and past headers that are missing: that can only add words.
     argv += ["-fopenmp", "-M", "-MG", *(part for header in headers for part in ("-include", header))]
-    done = subprocess.run(
-        [*argv, "-x", "c++", os.devnull], capture_output=True, text=True, check=False, env=scrubbed_environment()
-    )
+    argv += ["-x", "c++", os.devnull]
+    environment = scrubbed_environment()
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_LISTING_TIMEOUT_S, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     return None if done.returncode else [Path(name) for name in done.stdout.replace("\\\n", " ").split()[1:]]

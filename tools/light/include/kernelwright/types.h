@@ -88,6 +88,19 @@ inline bool isFloatingType(ScalarType type) {
   return kernelwright_type_is_floating(static_cast<int>(type));
 }
 
+// The types of elements that have a C++ type here.
+#define KERNELWRIGHT_TYPES(_)\
+  _(uint8_t, Byte)           \
+  _(int8_t, Char)            \
+  _(int16_t, Short)          \
+  _(int, Int)                \
+  _(int64_t, Long)           \
+  _(c10::Half, Half)         \
+  _(float, Float)            \
+  _(double, Double)          \
+  _(bool, Bool)              \
+  _(c10::BFloat16, BFloat16)
+
 // Which scalar type a C++ type stands for; left out for types that no tensor holds, so that using one does not compile.
 template <typename T>
 struct CppTypeToScalarType;
@@ -101,16 +114,7 @@ struct CppTypeToScalarType;
   struct CppTypeToScalarType<const type> {                     \
     static constexpr ScalarType value = ScalarType::name;      \
   };
-KERNELWRIGHT_STANDS_FOR(uint8_t, Byte)
-KERNELWRIGHT_STANDS_FOR(int8_t, Char)
-KERNELWRIGHT_STANDS_FOR(int16_t, Short)
-KERNELWRIGHT_STANDS_FOR(int, Int)
-KERNELWRIGHT_STANDS_FOR(int64_t, Long)
-KERNELWRIGHT_STANDS_FOR(c10::Half, Half)
-KERNELWRIGHT_STANDS_FOR(float, Float)
-KERNELWRIGHT_STANDS_FOR(double, Double)
-KERNELWRIGHT_STANDS_FOR(bool, Bool)
-KERNELWRIGHT_STANDS_FOR(c10::BFloat16, BFloat16)
+KERNELWRIGHT_TYPES(KERNELWRIGHT_STANDS_FOR)
 #undef KERNELWRIGHT_STANDS_FOR
 
 namespace impl {
@@ -122,16 +126,7 @@ struct ScalarTypeToCPPType;
   struct ScalarTypeToCPPType<ScalarType::name> {  \
     using type = cpp_type;                        \
   };
-KERNELWRIGHT_STANDS_FOR(uint8_t, Byte)
-KERNELWRIGHT_STANDS_FOR(int8_t, Char)
-KERNELWRIGHT_STANDS_FOR(int16_t, Short)
-KERNELWRIGHT_STANDS_FOR(int, Int)
-KERNELWRIGHT_STANDS_FOR(int64_t, Long)
-KERNELWRIGHT_STANDS_FOR(c10::Half, Half)
-KERNELWRIGHT_STANDS_FOR(float, Float)
-KERNELWRIGHT_STANDS_FOR(double, Double)
-KERNELWRIGHT_STANDS_FOR(bool, Bool)
-KERNELWRIGHT_STANDS_FOR(c10::BFloat16, BFloat16)
+KERNELWRIGHT_TYPES(KERNELWRIGHT_STANDS_FOR)
 #undef KERNELWRIGHT_STANDS_FOR
 
 template <ScalarType type>
@@ -436,7 +431,7 @@ class Scalar {
   bool is_whole_;
 };
 
-// Appends as an output stream would; std::ostream itself takes a compiler a quarter of a second.
+// Appends as an output stream would; the headers of std::ostream itself would be read for nothing else.
 namespace message {
 inline void append(std::string& text, const char* value) {
   text += value;
