@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tasks.errors import HarnessError
+from tasks.errors import HarnessError, StoppedError
 from tools.briefing import Briefing
 from tools.jobs import (
     Answer,
@@ -36,10 +36,6 @@ from tools.results import Built, Evaluation, ToolResult
 
 ATTEMPTS = 2
 """How many processes may end during one job before it is given up as our fault."""
-
-
-class PoolClosedError(Exception):
-    """The pool was closed while an answer was waited for."""
 
 
 class _Place(NamedTuple):
@@ -81,15 +77,20 @@ class Pool:
 
     def close(self) -> None:
         """End all processes of the pool, whatever they are doing."""
+        self.hang_up()
         with self._lock:
-            self._queue.close()
             members = list(self._members.values())
-        self._tell_all(PoolClosedError("the pool was closed"))
         enders = [threading.Thread(target=member.close) for member in members]
         for thread in enders:
             thread.start()
         for thread in (*enders, *self._threads):
             thread.join()
+
+    def hang_up(self) -> None:
+        """Take nothing more, and have nobody wait any longer; the processes are ended by `close`."""
+        with self._lock:
+            self._queue.close()
+        self._tell_all(StoppedError("the pool of evaluations was closed"))
 
     def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluated, None, None]:
         """Evaluate jobs; results come as they are found. No more jobs are taken than the pool has room for.
@@ -114,7 +115,7 @@ class Pool:
         """Have one question answered; any number of threads may ask at once.
 
         Raises:
-            PoolClosedError: the pool was closed meanwhile.
+            StoppedError: the pool was closed, or hung up, meanwhile.
             HarnessError: every machine was lost.
         """
         with self._expecting() as (results, abandoned):
@@ -130,7 +131,7 @@ class Pool:
             if self._broken is not None:
                 raise self._broken
             if self._queue.closing:
-                raise PoolClosedError("the pool was closed before")
+                raise StoppedError("the pool of evaluations was closed before")
             self._waiting.add(results)
         try:
             yield results, abandoned
