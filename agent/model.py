@@ -62,7 +62,7 @@ class ModelReply(Record):
     reasoning: str = ""
     """The reasoning as text, whatever the server called it."""
     reasoning_fields: dict[str, JsonValue] = Field(default_factory=dict)
-    """The same under the server's own field names."""
+    """What has to be passed back to the server, under the names it came with."""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     finish_reason: str = "stop"

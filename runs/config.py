@@ -10,7 +10,7 @@ from tools.briefing import Machine
 
 
 class Limits(Record):
-    """The most a rollout may spend; None means without limit."""
+    """The most a rollout, or a run as a whole, may spend; None means without limit."""
 
     turns: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
@@ -18,17 +18,21 @@ class Limits(Record):
     seconds: float | None = Field(default=None, ge=0)
     """Wall time, tools included."""
     dollars: float | None = Field(default=None, ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0)
+    """How long tools may hold the device that is measured on; on the host target, the host."""
 
 
 class Spending(Record):
-    """What a rollout has spent."""
+    """What a rollout, or a run as a whole, has spent."""
 
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    """In which it was worked on: not those between a kill and `resume`."""
     dollars: float | None = None
     """None where the model's prices are not known."""
+    gpu_seconds: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -47,6 +51,16 @@ class Prices(Record):
     """The date from which these prices were known to hold."""
 
 
+class ForkedFrom(Record):
+    """The rollout whose beginning a fork took over."""
+
+    run: str
+    """`<task>/<id>`."""
+    rollout: str
+    turn: int = Field(ge=0)
+    """The last turn taken over."""
+
+
 class RunConfig(Record):
     """The resolved configuration of a run, with the versions and the machine it ran on."""
 
@@ -63,8 +77,12 @@ class RunConfig(Record):
     """The transcript whose replies were fed to the loop, for the `recorded` model."""
     rollouts: int = Field(ge=1)
     limits: Limits
+    """Of each rollout."""
+    budget: Limits = Limits()
+    """Of all rollouts together."""
     prices: Prices | None = None
     """None where they are not known."""
+    forked_from: ForkedFrom | None = None
     versions: dict[str, str]
     """Python and the packages that decide a result, by name."""
     commit: str | None = None
