@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
+from runs.apis import Api, ReasoningEcho
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Machine
@@ -61,6 +62,28 @@ class ForkedFrom(Record):
     """The last turn taken over."""
 
 
+class ModelOptions(Record):
+    """How a model's server is asked: what the caller said, over the table of quirks, over these defaults."""
+
+    api: Api = Api.CHAT
+    stream: bool = False
+    reasoning: ReasoningEcho = ReasoningEcho.AUTO
+    effort: str | None = None
+    """How much the model is to reason, in its server's words; None leaves it to the server."""
+    summary: str | None = None
+    """Which summary of its reasoning is asked for; of the Responses interface only."""
+    temperature: float | None = None
+    """None sends none: some models refuse any, and most servers know what suits their model."""
+    output_tokens: int | None = Field(default=None, ge=1)
+    """The most tokens of one reply; None leaves it to the server."""
+    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    """The name of that limit in Chat Completions."""
+    strict: bool = False
+    """Whether the server is asked to keep to the tools' schemas."""
+    parallel_calls: bool | None = None
+    """Whether a reply may hold several tool calls; None says nothing about it."""
+
+
 class RunConfig(Record):
     """The resolved configuration of a run, with the versions and the machine it ran on."""
 
@@ -82,7 +105,8 @@ class RunConfig(Record):
     """Of all rollouts together."""
     prices: Prices | None = None
     """None where they are not known."""
-    forked_from: ForkedFrom | None = None
+    model_options: ModelOptions | None = None
+    """None where no server is asked, and in runs older than this field."""
     versions: dict[str, str]
     """Python and the packages that decide a result, by name."""
     commit: str | None = None
@@ -90,3 +114,4 @@ class RunConfig(Record):
     machine: Machine
     provenance: str
     """How this run was made, in words."""
+    forked_from: ForkedFrom | None = None
