@@ -26,7 +26,6 @@ from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, typical_rms
 from tools.draws import Trial, trials
-from tools.lease import lease
 from tools.oracle import Answer
 from tools.sanitizer_report import FINDINGS_KEPT, Report, parse_report
 from tools.sanitizer_results import SANITIZER_TOOLS, Sanitized, SanitizerRun, SanitizerTool, not_run
@@ -76,7 +75,7 @@ def last_word(session: Session, candidate: Candidate) -> Sanitized:
             "the toolkit has it; else pip install 'nvidia-cuda-sanitizer-api>=13.5' (earlier ones lack its launcher).",
         )
     try:
-        with lease(session.device, session.progress):
+        with session.device_lease():
             return sanitize(session, candidate, sanitizer)
     except (UnavailableError, HarnessError) as error:
         return not_run(candidate.id, str(error))
