@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.model import Message, ModelClient, ModelReply, Patience, Retry, ToolDefinition
 from tasks.errors import StoppedError
@@ -36,7 +36,8 @@ class Interruption:
         """
         future: Future[Result] = Future()
         threading.Thread(target=_make, args=(call, future), daemon=True).start()
-        wait((future, self._stopped), return_when=FIRST_COMPLETED)
+        either: tuple[Future[Any], ...] = (future, self._stopped)
+        wait(either, return_when=FIRST_COMPLETED)
         if future.done():
             return future.result()
         raise StoppedError("stopped while waiting")

@@ -26,7 +26,7 @@ from runs.events import (
 )
 from runs.log import TranscriptLog
 from runs.store import RunDirectory
-from tasks.errors import HarnessError, ModelServerError, UnavailableError
+from tasks.errors import HarnessError, ModelServerError, StoppedError, UnavailableError
 from tools.results import Evaluation, Fault, Refused, ToolReply, ToolResult
 from tools.verdict import culprit
 
@@ -76,7 +76,7 @@ class Rollout:
                     self._step()
             except EndRollout as end:
                 return self._end(end.reason, end.message)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, StoppedError):
                 return self._end(EndReason.INTERRUPTED, "Stopped from the keyboard or by a signal.")
             except Exception as error:
                 if not log.failed:

@@ -47,7 +47,7 @@ def past_of(name: str, events: Sequence[Event], run: RunDirectory) -> Past:
     return Past(
         name=name,
         origin=started(events).origin or UNKNOWN,
-        ledger=Ledger.of(events),
+        ledger=Ledger(events),
         ended=isinstance(events[-1], Ended),
         text_of=run.candidate_text,
         profiles={

@@ -25,7 +25,12 @@ def carry_out(next_work: Callable[[], Work | None], parallel: int, stop: Callabl
     Raises:
         Exception: what a rollout raised, after all others have ended.
     """
-    return asyncio.run(_carry_out(next_work, parallel, stop))
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        return asyncio.run(_carry_out(next_work, parallel, stop))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def _carry_out(next_work: Callable[[], Work | None], parallel: int, stop: Callable[[], None]) -> list[Ended]:
@@ -33,7 +38,7 @@ async def _carry_out(next_work: Callable[[], Work | None], parallel: int, stop: 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop)
     ends: list[Ended] = []
-    failure: BaseException | None = None
+    failure: Exception | None = None
     running: set[asyncio.Future[Ended]] = set()
     with ThreadPoolExecutor(parallel, thread_name_prefix="rollout") as threads:
         while True:
@@ -47,10 +52,9 @@ async def _carry_out(next_work: Callable[[], Work | None], parallel: int, stop: 
                 break
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for future in done:
-                error = future.exception()
-                if error is None:
+                try:
                     ends.append(future.result())
-                else:
+                except Exception as error:
                     failure = failure or error
                     stop()
     if failure is not None:

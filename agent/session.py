@@ -1,4 +1,4 @@
-"""A run: its configuration is written down, then its strategy says what each rollout starts from, until it says no more."""
+"""A run: its configuration is written down, then its strategy says what each rollout starts from, to the end."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tools.briefing import Briefing
 
 if TYPE_CHECKING:
     # The tools need PyTorch, whose import everything else would wait for.
-    from agent.toolset import Toolset
+    from tools.toolbox import Tools
 
 MOST_FAULTS = 2
 """So many rollouts in a row that the server, the machine or the harness ended: then no further one is started."""
@@ -81,14 +81,14 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
 
 @dataclass
 class Session:
-    """The rollouts of one run. They may go on at once, in threads; `next_work` itself is called from one thread only."""
+    """The rollouts of one run. They may go on in threads of their own; `next_work` is for one thread only."""
 
     run: RunDirectory
     config: RunConfig
     strategy: StrategyConfig
     choice: Choice
     briefing: Briefing
-    make_tools: "Callable[[], Toolset]"
+    make_tools: "Callable[[], Tools]"
     watch: Callable[[str], Callable[[Event], None]]
     """Gives whoever watches the rollout of a name."""
     budget: RunBudget

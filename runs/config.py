@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from runs.apis import Api, ReasoningEcho
+from runs.origin import StrategyConfig
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Machine
@@ -99,6 +100,8 @@ class RunConfig(Record):
     recorded_from: str | None = None
     """The transcript whose replies were fed to the loop, for the `recorded` model."""
     rollouts: int = Field(ge=1)
+    strategy: StrategyConfig | None = None
+    """None in runs from before there were any: their rollouts knew nothing of one another."""
     limits: Limits
     """Of each rollout."""
     budget: Limits = Limits()

@@ -127,6 +127,7 @@ def _answer(role: Role, ask: Ask, judges: Judges) -> Answer:
         return BuildAnswer(result=build)
     if job.question == "briefing":
         return BriefingAnswer(result=judge.briefing())
+    before_s = judge.leased_s
     if job.question == "evaluate":
         result: ToolResult = judge.evaluate(job.candidate, strict=job.strict, build=ask.build)
     else:
@@ -135,8 +136,8 @@ def _answer(role: Role, ask: Ask, judges: Judges) -> Answer:
     if isinstance(result, Evaluation | Fault) and result.verdict is Verdict.HARNESS_ERROR:
         judges.forget(job)
     if isinstance(result, Evaluation):
-        return EvaluationAnswer(result=result)
-    return ToolAnswer(result=result)
+        return EvaluationAnswer(result=result, device_seconds=judge.leased_s - before_s)
+    return ToolAnswer(result=result, device_seconds=judge.leased_s - before_s)
 
 
 def _asked(judge: "Judge", job: Job) -> ToolResult:

@@ -11,7 +11,9 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^\s*#(?!\s*(?:pragma|include|define|i
 _TENSOR_CORES = re.compile(r"\bwmma\b|\bwgmma\b|\bmma(?:_|\.)sync|\btcgen05\b|\bcute::|\bcutlass\b")
 _ASYNC_COPIES = re.compile(r"\bcp\.async|\b__pipeline_|\bcuda::memcpy_async|\bcp_async|\bCUtensorMap\b")
 _SHARED = re.compile(r"\b__shared__\b")
-_THREADS = re.compile(r"#\s*pragma\s+omp\s+(?:\w+\s+)*?(?:parallel|target|task)\b|\bstd::j?thread\b|\bat::parallel_for\b")
+_THREADS = re.compile(
+    r"#\s*pragma\s+omp\s+(?:\w+\s+)*?(?:parallel|target|task)\b|\bstd::j?thread\b|\bat::parallel_for\b"
+)
 _UNROLLED = re.compile(r"#\s*pragma\s+(?:GCC\s+)?unroll\b")
 _PREPARES = re.compile(r"\bdef\s+(?:prepare|load_reference)\b")
 _KERNELS = re.compile(r"\b__global__\b")

@@ -1,9 +1,9 @@
 """The strategy `evolve`: short rollouts breed a population, on islands that seldom exchange anything.
 
-Rollouts go round the islands. On each, of every approach (`agent.strategies.approach`) only the fastest candidate counts,
-as in MAP-Elites (Mouret and Clune, arXiv:1504.04909), so that a slower idea is not lost before it was improved. The
-first parent is drawn by its place in the order of speed, each half as likely as the next faster one; the second is the
-one whose approach differs most from the first's. Islands form a ring (Tanese, "Distributed genetic algorithms", 1989).
+Rollouts go round the islands. On each, of every approach (`agent.strategies.approach`) only the fastest candidate
+counts, as in MAP-Elites (Mouret and Clune, arXiv:1504.04909), so that a slower idea is not lost before it was improved.
+The first parent is drawn by its place in the order of speed, each half as likely as the next faster one; the second is
+the one whose approach differs most from the first's. Islands form a ring (Tanese, "Distributed genetic algorithms", 1989).
 """
 
 import random

@@ -1,7 +1,7 @@
 """The strategy `refine`: each rollout starts from the best candidate so far, in a fresh conversation.
 
-A long conversation costs more with every turn and holds on to its first idea; a fresh one has the best text, its profile and what
-was learnt, and nothing else.
+A long conversation costs more with every turn and holds on to its first idea; a fresh one has the best text, its
+profile and what was learnt, and nothing else.
 """
 
 from collections.abc import Sequence

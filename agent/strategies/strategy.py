@@ -28,7 +28,9 @@ class Past:
     @property
     def right(self) -> tuple[Attempt, ...]:
         """The candidates that were timed and that no tool has found wrong."""
-        return tuple(each for each in self.ledger.attempts if each.outcome.speedup_interval and not faulty(each.outcome))
+        return tuple(
+            each for each in self.ledger.attempts if each.outcome.speedup_interval and not faulty(each.outcome)
+        )
 
 
 class Parent(NamedTuple):
@@ -54,7 +56,7 @@ class Start(NamedTuple):
 class Strategy(Protocol):
     """Says what the next rollout starts from; asked again whenever a rollout may be started.
 
-    It keeps nothing between calls: what it needs is in the transcripts, so a run that was killed goes on by asking again.
+    It keeps nothing between calls: what it needs is in the transcripts, so a killed run goes on by asking again.
     """
 
     def next_start(self, rollouts: Sequence[Past]) -> Start | None:
