@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from runs.origin import StrategyName
 from runs.places import LOCAL
+from runs.strategy_name import StrategyName
 from tasks.target import Target
 from tools.required_sandbox import RequireSandboxOption
 

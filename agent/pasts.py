@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from agent.ledger import Ledger
 from agent.strategies.strategy import Past
 from runs.events import Ended, Event, RolloutStarted, ToolReturned
-from runs.origin import Origin, StrategyName
+from runs.origin import Origin
 from runs.store import RunDirectory
+from runs.strategy_name import StrategyName
 from runs.summary import started
 
 UNKNOWN = Origin(strategy=StrategyName.BEST_OF)

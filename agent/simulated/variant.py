@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tasks.record import Record
 
-Fault = Literal["", "does not compile", "wrong tap order", "missing tail"]
+Fault = Literal["", "bracket left open", "wrong tap order", "missing tail"]
 _LINE = re.compile(r"^variant: (\{.*\})$", re.M)
 
 
