@@ -17,8 +17,12 @@ from runs.events import (
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.results import Built, Evaluation, Fault, Interval, Refused, Timed, ToolResult
+from tools.profile_results import Profiled
+from tools.results import Built, Evaluation, Fault, Interval, Timed, ToolResult, Verified
+from tools.sanitizer_results import Sanitized
+from tools.verdict import Verdict
 
+_FAULTS = frozenset(verdict.value for verdict in Verdict if verdict is not Verdict.CORRECT)
 SHORT_ID = 8
 """How many characters of a candidate's id are enough to tell candidates of one run apart."""
 
@@ -27,7 +31,9 @@ class Outcome(Record):
     """The answer to one tool call, in the three figures that tables show."""
 
     verdict: str
-    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out."""
+    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out; of
+    tools that give none, what they did: `profiled`, `disassembled`, `guide`, `compared`, for sanitize `clean` or
+    `not_run`."""
     median_ns: float | None = None
     speedup: float | None = None
     speedup_interval: Interval | None = None
@@ -71,9 +77,24 @@ def outcome_of(result: ToolResult) -> Outcome:
         return Outcome(verdict=result.verdict.value)
     if isinstance(result, Built):
         return Outcome(verdict="built")
-    if isinstance(result, Refused):
-        return Outcome(verdict="refused")
-    return Outcome(verdict="correct")
+    if isinstance(result, Verified):
+        return Outcome(verdict="correct")
+    if isinstance(result, Sanitized):
+        return Outcome(verdict=_sanitized(result))
+    if isinstance(result, Profiled):
+        return Outcome(verdict=result.status, median_ns=result.call_ns)
+    return Outcome(verdict=result.status)
+
+
+def _sanitized(result: Sanitized) -> str:
+    if result.verdict is not Verdict.CORRECT:
+        return result.verdict.value
+    return "clean" if any(run.outcome == "clean" for run in result.runs) else "not_run"
+
+
+def is_fault(outcome: Outcome) -> bool:
+    """Whether a tool found a candidate wrong; that nothing was asked or found about it is no fault."""
+    return outcome.verdict in _FAULTS
 
 
 def call_row(event: ToolReturned) -> CallRow:
@@ -118,7 +139,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
 def _best(rows: Sequence[CallRow]) -> CallRow | None:
     """Of the candidates that no tool has found wrong, the measurement with the highest lower bound: a speedup that is
     high because the measurement was disturbed has a low one."""
-    wrong = {row.candidate for row in rows if row.outcome.verdict not in ("correct", "built", "refused")}
+    wrong = {row.candidate for row in rows if is_fault(row.outcome)}
     bounds = {
         row: row.outcome.speedup_interval.low
         for row in rows

@@ -65,6 +65,7 @@ class Sanitized(Record):
     does a tool without an answer: that is the machine's matter.
     """
 
+    status: Literal["sanitized"] = "sanitized"
     candidate: str
     shapes: tuple[str, ...] = ()
     """The shapes that were run; empty where none was."""
