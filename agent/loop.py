@@ -1,5 +1,6 @@
 """The loop of one rollout: ask the model, carry out its calls, until something ends it."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,10 +22,11 @@ from runs.events import (
     Submitted,
     ToolCall,
     ToolReturned,
+    Usage,
 )
 from runs.log import TranscriptLog
 from runs.store import RunDirectory
-from tasks.errors import HarnessError, ModelServerError, UnavailableError
+from tasks.errors import HarnessError, ModelServerError, StoppedError, UnavailableError
 from tools.results import Evaluation, Fault, Refused, ToolReply, ToolResult
 from tools.verdict import culprit
 
@@ -49,13 +51,17 @@ class Rollout:
         tools: "Tools",
         budget: Budget,
         watch: Callable[[Event], None],
+        *,
+        stopping: threading.Event | None = None,
     ) -> None:
+        """Once `stopping` is set, the rollout ends as interrupted before it spends anything more."""
         self._run = run
         self._started = started
         self._client = client
         self._tools = tools
         self._budget = budget
         self._watch = watch
+        self._stopping = stopping or threading.Event()
         self._conversation = Conversation(started.system_prompt, started.opening)
         self._turn = 0
         self._nudges = 0
@@ -70,7 +76,7 @@ class Rollout:
                     self._step()
             except EndRollout as end:
                 return self._end(end.reason, end.message)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, StoppedError):
                 return self._end(EndReason.INTERRUPTED, "Stopped from the keyboard or by a signal.")
             except Exception as error:
                 if not log.failed:
@@ -79,6 +85,7 @@ class Rollout:
 
     def _step(self) -> None:
         """One turn."""
+        self._require_not_stopped()
         self._budget.check()
         self._turn += 1
         reply = self._query()
@@ -95,13 +102,17 @@ class Rollout:
                 self._conversation.add_user(nudge.text)
         finally:
             if not self._log.failed:
-                self._record(BudgetSpent(turn=self._turn, spent=self._budget.spent, left=self._budget.left))
+                budget = self._budget
+                self._record(
+                    BudgetSpent(turn=self._turn, spent=budget.spent, left=budget.left, run=budget.spent_by_run)
+                )
 
     def _query(self) -> ModelReply:
         """Ask for a reply, of a shorter conversation if the whole one is too long for the model."""
-        patience = Patience(seconds=self._budget.left.seconds, on_retry=self._note_retry)
+        patience = Patience(seconds=self._budget.seconds_left, on_retry=self._note_retry)
         while True:
             began = time.monotonic()
+            self._budget.reserve(Usage())
             try:
                 reply = self._client.query(self._conversation.messages, self._tools.definitions(), patience)
             except ContextOverflowError as error:
@@ -115,6 +126,8 @@ class Rollout:
             except ModelServerError as error:
                 self._budget.check()
                 raise EndRollout(EndReason.MODEL_SERVER_ERROR, str(error)) from error
+            finally:
+                self._budget.release()
             self._note_reply(reply, time.monotonic() - began)
             return reply
 
@@ -135,11 +148,14 @@ class Rollout:
 
     def _execute(self, call: ToolCall) -> EndRollout | None:
         """Carry out one call; returns what ends the rollout, if its result does."""
+        self._require_not_stopped()
+        self._budget.check_work()
         began = time.monotonic()
         try:
             reply = self._tools.call(call.name, call.arguments)
         except (HarnessError, UnavailableError) as error:
             raise EndRollout(EndReason.TOOL_FAULT, f"{call.name}: {error}") from error
+        self._budget.charge_device(reply.device_seconds)
         if reply.candidate is not None:
             self._run.save_candidate(reply.candidate, self._tools.candidate_text(reply.candidate))
         self._answer(call, reply, executed=True, seconds=time.monotonic() - began)
@@ -166,10 +182,13 @@ class Rollout:
         )
         self._conversation.add_result(call.id, reply.text)
 
+    def _require_not_stopped(self) -> None:
+        if self._stopping.is_set():
+            raise EndRollout(EndReason.INTERRUPTED, "Stopped from the keyboard or by a signal.")
+
     def _note_reply(self, reply: ModelReply, seconds: float) -> None:
         cost = self._budget.charge(reply.usage)
-        shared = reply.model_dump(exclude={"reasoning_fields"})
-        self._record(ModelReplied(turn=self._turn, seconds=seconds, cost_usd=cost, **shared))
+        self._record(ModelReplied(turn=self._turn, seconds=seconds, cost_usd=cost, **reply.model_dump()))
 
     def _note_retry(self, retry: Retry) -> None:
         self._record(Retried(turn=self._turn, attempt=retry.attempt, error=retry.error, wait_s=retry.wait_s))

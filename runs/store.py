@@ -63,6 +63,16 @@ class RunDirectory:
         """The events of a rollout."""
         return read_transcript(self.transcript(rollout))
 
+    def candidate_text(self, candidate_id: str) -> str:
+        """The text of a candidate; raises RunFormatError where it cannot be read."""
+        path = self.candidates / f"{candidate_id}.py"
+        try:
+            return path.read_bytes().decode("utf-8", "surrogatepass")
+        except OSError as error:
+            raise RunFormatError(
+                f"{path} cannot be read ({error.strerror}); a run keeps all its candidates."
+            ) from error
+
     def save_candidate(self, candidate_id: str, text: str) -> None:
         """Keep a candidate's text, once."""
         path = self.candidates / f"{candidate_id}.py"

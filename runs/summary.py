@@ -2,27 +2,18 @@
 
 from collections.abc import Sequence
 
+from runs.accounting import spending_of
 from runs.config import Spending
-from runs.events import (
-    BudgetSpent,
-    Ended,
-    EndReason,
-    Event,
-    ModelReplied,
-    Retried,
-    RolloutStarted,
-    Submitted,
-    ToolReturned,
-)
+from runs.events import Ended, EndReason, Event, Resumed, Retried, RolloutStarted, Submitted, ToolReturned
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
 from tools.profile_results import Profiled
 from tools.results import Built, Evaluation, Fault, Interval, Timed, ToolResult, Verified
 from tools.sanitizer_results import Sanitized
-from tools.verdict import Verdict
+from tools.verdict import Verdict, culprit
 
-_FAULTS = frozenset(verdict.value for verdict in Verdict if verdict is not Verdict.CORRECT)
+_FAULTY = frozenset(verdict.value for verdict in Verdict if culprit(verdict) == "candidate")
 SHORT_ID = 8
 """How many characters of a candidate's id are enough to tell candidates of one run apart."""
 
@@ -92,11 +83,6 @@ def _sanitized(result: Sanitized) -> str:
     return "clean" if any(run.outcome == "clean" for run in result.runs) else "not_run"
 
 
-def is_fault(outcome: Outcome) -> bool:
-    """Whether a tool found a candidate wrong; that nothing was asked or found about it is no fault."""
-    return outcome.verdict in _FAULTS
-
-
 def call_row(event: ToolReturned) -> CallRow:
     """The row of one tool result."""
     return CallRow(
@@ -119,7 +105,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
     """The summary of a transcript, also of one that was cut short."""
     first = started(events)
     rows = tuple(call_row(event) for event in events if isinstance(event, ToolReturned))
-    ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
+    ended = end_of(events)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
     return RolloutSummary(
         rollout=first.rollout,
@@ -128,18 +114,29 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         model=first.model,
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
-        spent=_spending(events),
-        best=_best(rows),
+        spent=spending_of(events),
+        best=best_row(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
         reason=None if ended is None else ended.reason,
         message="no end was recorded" if ended is None else ended.message,
     )
 
 
-def _best(rows: Sequence[CallRow]) -> CallRow | None:
+def end_of(events: Sequence[Event]) -> Ended | None:
+    """How the rollout ended; None where it was killed, or resumed and still goes on."""
+    last = next((event for event in reversed(events) if isinstance(event, Ended | Resumed)), None)
+    return last if isinstance(last, Ended) else None
+
+
+def faulty(outcome: Outcome) -> bool:
+    """Whether it says that the candidate is wrong, not that something else is or that it could not be found out."""
+    return outcome.verdict in _FAULTY
+
+
+def best_row(rows: Sequence[CallRow]) -> CallRow | None:
     """Of the candidates that no tool has found wrong, the measurement with the highest lower bound: a speedup that is
     high because the measurement was disturbed has a low one."""
-    wrong = {row.candidate for row in rows if is_fault(row.outcome)}
+    wrong = {row.candidate for row in rows if faulty(row.outcome)}
     bounds = {
         row: row.outcome.speedup_interval.low
         for row in rows
@@ -154,19 +151,4 @@ def _timed(timed: Timed, verdict: str) -> Outcome:
         median_ns=timed.median_ns,
         speedup=timed.speedup,
         speedup_interval=timed.speedup_interval,
-    )
-
-
-def _spending(events: Sequence[Event]) -> Spending:
-    """What was spent, counted from the replies, so that a killed rollout is counted whole."""
-    replies = [event for event in events if isinstance(event, ModelReplied)]
-    costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
-    measured = [event.spent.seconds for event in events if isinstance(event, BudgetSpent)]
-    elapsed = (events[-1].time - events[0].time).total_seconds()
-    return Spending(
-        turns=len(replies),
-        input_tokens=sum(reply.usage.input_tokens for reply in replies),
-        output_tokens=sum(reply.usage.output_tokens for reply in replies),
-        seconds=max([elapsed, *measured[-1:]]),
-        dollars=sum(costs) if len(costs) == len(replies) and replies else None,
     )

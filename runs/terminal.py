@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, is_fault
+from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal, whose width could be asked."""
@@ -48,7 +48,7 @@ def speedup(outcome: Outcome) -> str:
 
 def verdict(outcome: Outcome) -> Text:
     """A verdict, red where it is a fault or a refusal."""
-    bad = is_fault(outcome) or outcome.verdict == "refused"
+    bad = faulty(outcome) or outcome.verdict == "refused"
     return Text(outcome.verdict, style="red" if bad else "green")
 
 

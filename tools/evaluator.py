@@ -17,6 +17,11 @@ from tools.results import (
 class Evaluator(Protocol):
     """Answers the questions of the tools. None of them raises for a candidate's fault: that is a `Fault`."""
 
+    @property
+    def leased_s(self) -> float:
+        """How long the device was held, all questions together."""
+        ...
+
     def compile(self, candidate: Candidate) -> BuildResult:
         """Does it compile, import and construct?"""
         ...

@@ -22,7 +22,7 @@ from tools.confinement import tier
 from tools.construction import constructed
 from tools.disassembly import disassemble_candidate
 from tools.faults import fault_result, own_fault_result
-from tools.lease import building, lease, no_builds
+from tools.lease import building, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
 from tools.pace import Pace
@@ -123,7 +123,7 @@ class Judge:
         """Is it right?"""
         started = time.monotonic()
         try:
-            with lease(self._session.device, self._progress):
+            with self._session.device_lease():
                 plan = self._planner.plan()
                 verification = verify_candidate(self._session, candidate, plan, allow_library=self.allow_library)
         except CandidateFault as fault:
@@ -179,7 +179,7 @@ class Judge:
     def _undisturbed(self) -> Iterator[None]:
         """Own the device; on the host also its cores, which builds would share."""
         with contextlib.ExitStack() as held:
-            held.enter_context(lease(self._session.device, self._progress))
+            held.enter_context(self._session.device_lease())
             if self.target is Target.CPU:
                 held.enter_context(no_builds(self._progress))
             yield
@@ -280,6 +280,11 @@ class Judge:
     def server_pid(self) -> int | None:
         """The process that workers are forked from; None before the first of them."""
         return self._session.server_pid
+
+    @property
+    def leased_s(self) -> float:
+        """How long this judge has held the device, all questions together."""
+        return self._session.leased_s
 
     @property
     def warm_workers(self) -> int:

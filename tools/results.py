@@ -291,3 +291,5 @@ class ToolReply(Record):
     """The id of the candidate the call was about."""
     ends_rollout: bool = False
     """True for a `submit` that was carried out, whatever its verdict."""
+    device_seconds: float = 0.0
+    """How long the call held the lease of the device."""

@@ -84,6 +84,10 @@ class Tools(Protocol):
         """The text of a candidate seen in this toolbox."""
         ...
 
+    def remember(self, text: str) -> None:
+        """Know a candidate compiled earlier, in a conversation that goes on here; the last one told is the latest."""
+        ...
+
 
 class Toolbox:
     """The tools on one evaluator; remembers every candidate it was given."""
@@ -101,8 +105,18 @@ class Toolbox:
         """The text of a candidate seen in this toolbox; raises KeyError for an id it has not seen."""
         return self._seen[candidate_id].text
 
+    def remember(self, text: str) -> None:
+        """Know a candidate compiled earlier, in a conversation that goes on here; the last one told is the latest."""
+        self._latest = Candidate(text)
+        self._seen[self._latest.id] = self._latest
+
     def call(self, name: str, arguments: str) -> ToolReply:
         """Carry out one call; `arguments` is the JSON text the model wrote. Never raises for the model's mistakes."""
+        before_s = self._evaluator.leased_s
+        reply = self._call(name, arguments)
+        return reply.model_copy(update={"device_seconds": self._evaluator.leased_s - before_s})
+
+    def _call(self, name: str, arguments: str) -> ToolReply:
         kind = _TOOLS.get(name)
         if kind is None:
             return refuse(f"there is no tool {name!r}; the tools are {', '.join(_TOOLS)}.")
