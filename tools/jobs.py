@@ -21,7 +21,13 @@ Question = Literal["evaluate", "briefing", "compile", "verify", "benchmark", "pr
 """What a judge is asked: everything about a candidate, what a model is told before it starts, or what one tool asks."""
 
 
-_STAGES: dict[Question, Stage] = {"verify": "verify", "benchmark": "benchmark", "sanitize": "sanitizer"}
+_STAGES: dict[Question, Stage] = {
+    "verify": "verify",
+    "benchmark": "benchmark",
+    "sanitize": "sanitizer",
+    "profile": "profile",
+    "disassemble": "disassembly",
+}
 
 
 class JobTask(Record):

@@ -146,6 +146,12 @@ def _asked(judge: "Judge", job: Job) -> ToolResult:
         return judge.verify(job.candidate)
     if job.question == "benchmark":
         return judge.benchmark(job.candidate)
+    if job.question == "profile":
+        return judge.profile(job.candidate)
+    if job.question == "sanitize":
+        return judge.sanitize(job.candidate)
+    if job.question == "disassemble":
+        return judge.disassemble(job.candidate, job.function)
     raise HarnessError(f"a lane is not asked to {job.question}")
 
 
