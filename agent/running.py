@@ -11,7 +11,7 @@ from rich.console import Console
 from agent.choice import choose, require_prices
 from agent.progress import Progress
 from agent.session import Plan, create, roll_out
-from runs.config import Limits
+from runs.config import Limits, ModelOptions
 from runs.events import Ended, EndReason
 from runs.store import RunDirectory, check_writable
 from runs.summary import summarize
@@ -29,6 +29,7 @@ def run_on_task(
     *,
     model: str | None,
     base_url: str | None,
+    options: ModelOptions,
     target: Target | None,
     limits: Limits,
     rollouts: int,
@@ -46,7 +47,7 @@ def run_on_task(
 
     chosen_target = target or default_target()
     require_sandbox(require, chosen_target)
-    choice = choose(model, base_url, found.name, chosen_target)
+    choice = choose(model, base_url, found.name, chosen_target, asked=options)
     require_prices(limits, choice)
     plan = Plan(found, task, chosen_target, choice, rollouts, limits, out, note)
     console = make_console()

@@ -55,6 +55,7 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
             rollouts=plan.rollouts,
             limits=plan.limits,
             prices=plan.choice.prices,
+            model_options=plan.choice.options,
             versions=versions(),
             commit=commit(),
             machine=briefing.machine,

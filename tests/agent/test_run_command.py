@@ -55,7 +55,7 @@ def invoke(
     monkeypatch: pytest.MonkeyPatch, script: list[ModelReply | BaseException], *arguments: str, default: bool = False
 ) -> Result:
     choice = Choice(name="scripted", make_client=lambda: ScriptedModel(script), by_default=default)
-    monkeypatch.setattr(running, "choose", lambda *_: choice)
+    monkeypatch.setattr(running, "choose", lambda *_, **__: choice)
     app = typer.Typer()
     commands.register(app)
     return CliRunner().invoke(app, ["causal_conv", "--target", "cpu", *arguments])
