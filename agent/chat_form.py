@@ -121,7 +121,7 @@ def _text_and_reasoning(message: JsonObject) -> tuple[str, str, JsonObject]:
         )
         return text, first_text(fields, REASONING_FIELDS[:2]) or details, fields
     thoughts, rest = split_thoughts(text)
-    return (rest, thoughts, {"content": text}) if thoughts else (text, "", {})
+    return (rest, thoughts, {"content": text}) if rest != text else (text, "", {})
 
 
 def _calls(message: JsonObject) -> tuple[ToolCall, ...]:

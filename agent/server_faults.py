@@ -46,7 +46,7 @@ class ServerFault(Exception):
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|window|size|limit|is full)|maximum (context|prompt|model) length"
     r"|(prompt|input|conversation|request|message)s? (is|are) too (long|large)|input.{0,40}longer than the model"
-    r"|exceed\w* (the )?(maximum number of|model'?s? ?(maximum )?|max_?(model|seq)\w*|model )token|model token limit"
+    r"|exceed\w* (the )?maximum number of tokens|model token limit"
     r"|reduce the length of the (messages|prompt|input)|input or output tokens must be reduced"
     r"|inputs` (tokens|must have less)|exceed_context_size|string_above_max_length|prompt contains \d+ tokens"
     r"|too many tokens",
@@ -142,4 +142,7 @@ def _describe(error: BaseException) -> str:
     """The error with the cause that the SDK's own text hides, for example why a connection failed."""
     cause = error.__cause__
     text = f"{type(error).__name__}: {error}"
+    if isinstance(error, openai.APIStatusError) and str(error) == f"Error code: {error.status_code}":
+        # The SDK's text leaves out a body that is not in OpenAI's form.
+        text = f"{text} - {error.response.text[:1000]}"
     return f"{text} ({type(cause).__name__}: {cause})" if cause is not None else text

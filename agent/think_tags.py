@@ -2,7 +2,7 @@
 
 import re
 
-_OPENING = re.compile(r"\s*<(think|thinking|thought)>\s*")
+_OPENING = re.compile(r"\s*<(?:think|thinking|thought)>\s*")
 _CLOSING = re.compile(r"\s*</(?:think|thinking|thought)>\s*")
 
 
@@ -15,6 +15,6 @@ def split_thoughts(text: str) -> tuple[str, str]:
     opening = _OPENING.match(text)
     begin = opening.end() if opening else 0
     closing = _CLOSING.search(text, begin)
-    if closing is not None:
+    if closing is not None and (opening or not _OPENING.search(text, 0, closing.start())):
         return text[begin : closing.start()].strip(), text[closing.end() :]
     return (text[begin:].strip(), "") if opening else ("", text)

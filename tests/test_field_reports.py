@@ -65,7 +65,7 @@ REPORTS = {
     # Arguments of a tool that were cut off crash the loop or spoil the conversation.
     "R27": ("agent/test_loop.py", "agent/test_served_chat.py"),
     # Retries without end, and the wrong cause named.
-    "R28": ("agent/test_loop.py", "agent/test_served_chat.py"),
+    "R28": ("agent/test_loop.py", "agent/test_served_faults.py"),
     # A candidate that is right on the shown shape only is ranked all the same.
     "R31": ("evals/test_scores.py", "evals/test_score_command.py", "attacks/cpu/hard_coded_shape.py"),
     # A headline that nobody can calculate again.

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -85,7 +86,7 @@ def error(
     return Answer(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def completion(message: dict[str, object], finish_reason: str = "stop", **more: object) -> Answer:
+def completion(message: Mapping[str, object], finish_reason: str = "stop", **more: object) -> Answer:
     """A whole answer of Chat Completions."""
     choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": None, **message}}
     usage = {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}
@@ -93,13 +94,13 @@ def completion(message: dict[str, object], finish_reason: str = "stop", **more: 
     return Answer({**answer, "usage": usage, **more})
 
 
-def calls_of(*calls: ToolCall) -> dict[str, object]:
+def calls_of(*calls: ToolCall) -> dict[str, list[dict[str, object]]]:
     functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
     named = zip(calls, functions, strict=True)
     return {"tool_calls": [{"id": call.id, "type": "function", "function": function} for call, function in named]}
 
 
-def response(*output: dict[str, object], status: str = "completed", **more: object) -> Answer:
+def response(*output: Mapping[str, object], status: str = "completed", **more: object) -> Answer:
     """A whole answer of Responses."""
     usage = {"input_tokens": 50, "output_tokens": 7, "total_tokens": 57}
     answer = {"id": "resp_1", "object": "response", "created_at": 1, "model": "local", "status": status}

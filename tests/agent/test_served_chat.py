@@ -20,7 +20,8 @@ from tasks.spec import Target
 pytestmark = pytest.mark.server
 
 SCHEMA = {"type": "object", "properties": {"kernel_code": {"type": "string"}}, "required": ["kernel_code"]}
-TOOL = {"type": "function", "function": {"name": "compile_kernel", "parameters": SCHEMA}}
+FUNCTION = {"name": "compile_kernel", "parameters": SCHEMA}
+TOOL = {"type": "function", "function": FUNCTION}
 LOOSE_TOOL = {
     "type": "function",
     "function": {"name": "profile", "parameters": {"type": "object", "properties": {"calls": {"type": "integer"}}}},
@@ -190,7 +191,7 @@ def test_options_are_sent_under_their_names(server: ModelServer) -> None:
     options = {"temperature": 0.6, "output_tokens": 900, "effort": "low", "parallel_calls": False, "strict": True}
     server.client(**options).query(MESSAGES, [TOOL, LOOSE_TOOL], patience()[0])
     request = {name: value for name, value in server.requests[0].items() if name not in ("model", "messages")}
-    strict = {**TOOL["function"], "parameters": {**SCHEMA, "additionalProperties": False}, "strict": True}
+    strict = {**FUNCTION, "parameters": {**SCHEMA, "additionalProperties": False}, "strict": True}
     assert request == {
         "temperature": 0.6,
         "max_tokens": 900,
