@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from runs.apis import Api, ReasoningEcho
 from runs.places import LOCAL
 from runs.strategy_name import StrategyName
 from tasks.target import Target
@@ -24,7 +25,20 @@ def run(
             help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run."
         ),
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions or Responses.")] = None,
+    api: Annotated[
+        Api | None, typer.Option(help="Which of both it is asked by; by default what suits the model, else chat.")
+    ] = None,
+    stream: Annotated[bool | None, typer.Option(help="Receive replies as they are written; by default whole.")] = None,
+    reasoning_effort: Annotated[
+        str | None, typer.Option(help="How much the model is to reason, in its server's words, such as low or high.")
+    ] = None,
+    reasoning_echo: Annotated[
+        ReasoningEcho | None, typer.Option(help="Whether the model gets its earlier reasoning back.")
+    ] = None,
+    reply_tokens: Annotated[
+        int | None, typer.Option(min=1, help="The most tokens of one reply; by default what the server allows.")
+    ] = None,
     target: Annotated[
         Target | None, typer.Option(help="Where candidates run; by default cuda where there is a GPU, else cpu.")
     ] = None,
@@ -51,12 +65,20 @@ def run(
     """Let a model write, verify and time kernels for TASK, and keep the transcript."""
     from agent.running import run_on_task
     from agent.strategies.choosing import configured
-    from runs.config import Limits
+    from runs.config import Limits, ModelOptions
 
+    asked = {
+        "api": api,
+        "stream": stream,
+        "effort": reasoning_effort,
+        "reasoning": reasoning_echo,
+        "output_tokens": reply_tokens,
+    }
     run_on_task(
         task,
         model=model,
         base_url=base_url,
+        options=ModelOptions.model_validate({name: value for name, value in asked.items() if value is not None}),
         target=target,
         strategy=configured(strategy, rollouts, parallel),
         limits=Limits(turns=turns),

@@ -14,7 +14,7 @@ from agent.progress import Progress
 from agent.scheduling import carry_out
 from agent.session import Plan, Session, create
 from agent.workplace import Workplace, workplace
-from runs.config import Limits
+from runs.config import Limits, ModelOptions
 from runs.events import Ended, EndReason
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory, check_writable
@@ -33,6 +33,7 @@ def run_on_task(
     *,
     model: str | None,
     base_url: str | None,
+    options: ModelOptions,
     target: Target | None,
     strategy: StrategyConfig,
     limits: Limits,
@@ -49,7 +50,7 @@ def run_on_task(
 
     chosen_target = target or default_target()
     require_sandbox(require, chosen_target)
-    choice = choose(model, base_url, found.name, chosen_target)
+    choice = choose(model, base_url, found.name, chosen_target, asked=options)
     require_prices(budget, choice)
     plan = Plan(found, task, chosen_target, choice, strategy, limits, budget, out, note)
     console = make_console()

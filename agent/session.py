@@ -71,6 +71,7 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
             limits=plan.limits,
             budget=plan.budget,
             prices=plan.choice.prices,
+            model_options=plan.choice.options,
             versions=versions(),
             commit=commit(),
             machine=briefing.machine,
