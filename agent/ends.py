@@ -3,7 +3,7 @@
 from agent.control import EndRollout
 from agent.model import AddressError, KeyRefusedError, QuotaError, RecordingExhaustedError, WaitingStoppedError
 from runs.events import Culprit, EndReason
-from tasks.errors import KernelwrightError, ModelServerError, StorageError, UnavailableError
+from tasks.errors import KernelwrightError, ModelServerError, StoppedError, StorageError, UnavailableError
 from tools.results import Evaluation, Fault, ToolResult
 from tools.verdict import culprit
 
@@ -23,7 +23,7 @@ def end_by(error: BaseException) -> EndRollout:
     match error:
         case EndRollout():
             return error
-        case KeyboardInterrupt():
+        case KeyboardInterrupt() | StoppedError():
             return EndRollout(EndReason.INTERRUPTED, STOPPED)
         case StorageError():
             return EndRollout(EndReason.STORAGE_FAULT, str(error))

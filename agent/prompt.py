@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from agent.ledger import Attempt
+from agent.strategies.strategy import Start
 from runs.config import Limits
 from tools.briefing import Briefing
 
@@ -21,6 +22,13 @@ def system_prompt(briefing: Briefing, limits: Limits) -> str:
         limits=limits,
         fastest=min((b for b in briefing.baselines if b.median_ns), key=lambda b: b.median_ns or 0.0, default=None),
     )
+
+
+def opening(start: Start) -> str:
+    """The first message of a rollout: to begin, or to go on from what earlier rollouts have found."""
+    if not start.parents and not start.lessons:
+        return phrase("opening")
+    return _render("continued", parents=start.parents, lessons=start.lessons)
 
 
 def phrase(name: str) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from runs.apis import Api, ReasoningEcho
+from runs.origin import StrategyConfig
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Machine
@@ -76,7 +77,7 @@ class ModelOptions(Record):
     """None sends none: some models refuse any, and most servers know what suits their model."""
     output_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one reply; None leaves it to the server."""
-    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The name of that limit in Chat Completions."""
     strict: bool = False
     """Whether the server is asked to keep to the tools' schemas."""
@@ -99,6 +100,8 @@ class RunConfig(Record):
     recorded_from: str | None = None
     """The transcript whose replies were fed to the loop, for the `recorded` model."""
     rollouts: int = Field(ge=1)
+    strategy: StrategyConfig | None = None
+    """None in runs from before there were any: their rollouts knew nothing of one another."""
     limits: Limits
     """Of each rollout."""
     budget: Limits = Limits()

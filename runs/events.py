@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
 
 from runs.config import Limits, Spending
+from runs.origin import Origin
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Briefing
@@ -134,6 +135,8 @@ class RolloutStarted(Stamped):
     system_prompt: str
     opening: str
     """The first message of the user's side."""
+    origin: Origin | None = None
+    """What it started from; None in transcripts from before that was said."""
     tools: tuple[dict[str, JsonValue], ...]
     """The tools' definitions, in the form of Chat Completions."""
     briefing: Briefing

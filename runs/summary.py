@@ -8,7 +8,9 @@ from runs.events import Culprit, Ended, EndReason, Event, Resumed, Retried, Roll
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.results import Built, Evaluation, Fault, Interval, Refused, Timed, ToolResult
+from tools.profile_results import Profiled
+from tools.results import Built, Evaluation, Fault, Interval, Timed, ToolResult, Verified
+from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict, culprit
 
 _FAULTY = frozenset(verdict.value for verdict in Verdict if culprit(verdict) == "candidate")
@@ -20,7 +22,9 @@ class Outcome(Record):
     """The answer to one tool call, in the three figures that tables show."""
 
     verdict: str
-    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out."""
+    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out; of
+    tools that give none, what they did: `profiled`, `disassembled`, `guide`, `compared`, for sanitize `clean` or
+    `not_run`."""
     median_ns: float | None = None
     speedup: float | None = None
     speedup_interval: Interval | None = None
@@ -66,9 +70,19 @@ def outcome_of(result: ToolResult) -> Outcome:
         return Outcome(verdict=result.verdict.value)
     if isinstance(result, Built):
         return Outcome(verdict="built")
-    if isinstance(result, Refused):
-        return Outcome(verdict="refused")
-    return Outcome(verdict="correct")
+    if isinstance(result, Verified):
+        return Outcome(verdict="correct")
+    if isinstance(result, Sanitized):
+        return Outcome(verdict=_sanitized(result))
+    if isinstance(result, Profiled):
+        return Outcome(verdict=result.status, median_ns=result.call_ns)
+    return Outcome(verdict=result.status)
+
+
+def _sanitized(result: Sanitized) -> str:
+    if result.verdict is not Verdict.CORRECT:
+        return result.verdict.value
+    return "clean" if any(run.outcome == "clean" for run in result.runs) else "not_run"
 
 
 def call_row(event: ToolReturned) -> CallRow:

@@ -10,7 +10,8 @@ A candidate's failure is a value (`tools.results.Fault`), never an exception. Th
     ├── HarnessError        a fault of ours, never counted against a candidate
     │   └── ProtocolError   a worker's message broke the protocol
     ├── RunFormatError      a transcript or run.json cannot be read
-    └── ModelServerError    the model's server failed for good; ends the rollout
+    ├── ModelServerError    the model's server failed for good; ends the rollout
+    └── StoppedError        everybody was told to stop, so what was waited for will not come
 """
 
 
@@ -48,3 +49,7 @@ class RunFormatError(KernelwrightError):
 
 class ModelServerError(KernelwrightError):
     """The model's server failed for good."""
+
+
+class StoppedError(KernelwrightError):
+    """Everybody was told to stop, so what was waited for will not come."""

@@ -1,0 +1,30 @@
+"""A streamed response put together into the answer that would have come without streaming."""
+
+from collections.abc import Iterable
+
+from agent.provider_json import JsonObject, object_of
+from agent.server_faults import fault_in_body, no_reply
+
+_LAST = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+
+
+def assemble_events(events: Iterable[JsonObject]) -> JsonObject:
+    """One answer from a stream's events; raises ServerFault if the stream breaks off before its last one.
+
+    The last event holds the response. Its items are taken from the events that completed each, because encrypted
+    reasoning is whole only there, and because some servers leave them out of the last one.
+    """
+    items: dict[int, JsonObject] = {}
+    for event in events:
+        kind = event.get("type")
+        index = event.get("output_index")
+        if kind == "response.output_item.done":
+            items[index if isinstance(index, int) else len(items)] = object_of(event.get("item"))
+        elif kind == "error" or (kind is None and event.get("error")):
+            raise fault_in_body(event.get("error") or event)
+        elif kind in _LAST:
+            response = object_of(event.get("response"))
+            if items:
+                response = {**response, "output": [items[position] for position in sorted(items)]}
+            return response
+    raise no_reply("the stream ended before the reply did")
