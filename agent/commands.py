@@ -93,17 +93,18 @@ def run(
 def resume(
     run: Annotated[str, typer.Argument(help="A run's id, the unique beginning of one, or its path.")],
     base_url: Annotated[str | None, typer.Option(help="The model's server, where it has moved.")] = None,
-    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout, from now on.")] = None,
-    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run, from now on.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run, from now on.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run, from now on.")] = None,
-    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost, from now on.")] = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout, anew.")] = None,
+    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run, anew.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run, anew.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run, anew.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost, anew.")] = None,
     gpu_seconds: Annotated[
-        float | None, typer.Option(min=1, help="How long the run may hold the device, from now on.")
+        float | None, typer.Option(min=1, help="How long the run may hold the device, anew.")
     ] = None,
     require: RequireSandboxOption = None,
 ) -> None:
-    """Go on with RUN where it was stopped or killed: what is in its transcripts is neither asked nor paid for again."""
+    """Go on with RUN where it was stopped or killed: what is in its transcripts is neither asked nor paid for again.
+    Limits that are given here replace the run's own; what was spent before counts."""
     from agent.resume_command import resume_run
     from runs.config import Limits
 

@@ -58,7 +58,7 @@ def run_on_task(
 
 
 def roll_out(plan: Plan, open_run: Callable[[Briefing], RunDirectory]) -> None:
-    """Carry out what is to be done of a run, and tell what came of it; ends the program with what ended the rollouts."""
+    """Carry out what is to be done of a run and tell what came of it; ends the program with what ended the rollouts."""
     choice, parallel = plan.choice, plan.strategy.parallel
     console = make_console()
     with _termination_as_interrupt(), Progress(console, several=parallel > 1) as progress:
