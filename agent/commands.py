@@ -7,6 +7,7 @@ import typer
 
 from runs.apis import Api, ReasoningEcho
 from runs.places import LOCAL
+from runs.strategy_name import StrategyName
 from tasks.target import Target
 from tools.required_sandbox import RequireSandboxOption
 
@@ -41,17 +42,29 @@ def run(
     target: Annotated[
         Target | None, typer.Option(help="Where candidates run; by default cuda where there is a GPU, else cpu.")
     ] = None,
+    strategy: Annotated[
+        StrategyName | None,
+        typer.Option(help="How rollouts build on one another; by default single, with more --rollouts best-of."),
+    ] = None,
+    rollouts: Annotated[
+        int | None, typer.Option(min=1, help="The most conversations; by default 1, 4, or 12 of evolve.")
+    ] = None,
+    parallel: Annotated[int, typer.Option(min=1, help="How many conversations go on at once.")] = 1,
     turns: Annotated[int, typer.Option(min=1, help="The most replies of a rollout.")] = 30,
-    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of a rollout, in and out.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of a rollout.")] = None,
-    dollars: Annotated[float | None, typer.Option(min=0, help="The most a rollout may cost.")] = None,
-    rollouts: Annotated[int, typer.Option(min=1, help="How many conversations, one after the other.")] = 1,
+    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run, in and out.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost.")] = None,
+    gpu_seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long the run may hold the device that is measured on.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The directory under which the run is kept.")] = LOCAL,
     note: Annotated[str | None, typer.Option(help="How this run is made, for its record.")] = None,
     require: RequireSandboxOption = None,
 ) -> None:
     """Let a model write, verify and time kernels for TASK, and keep the transcript."""
     from agent.running import run_on_task
+    from agent.strategies.choosing import configured
     from runs.config import Limits, ModelOptions
 
     asked = {
@@ -67,8 +80,9 @@ def run(
         base_url=base_url,
         options=ModelOptions.model_validate({name: value for name, value in asked.items() if value is not None}),
         target=target,
-        limits=Limits(turns=turns, tokens=tokens, seconds=seconds, dollars=dollars),
-        rollouts=rollouts,
+        strategy=configured(strategy, rollouts, parallel),
+        limits=Limits(turns=turns),
+        budget=Limits(turns=total_turns, tokens=tokens, seconds=seconds, dollars=dollars, gpu_seconds=gpu_seconds),
         out=out,
         note=note,
         require=require,

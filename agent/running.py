@@ -8,11 +8,15 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from agent.budget import RunBudget
 from agent.choice import choose, require_prices
 from agent.progress import Progress
-from agent.session import Plan, create, roll_out
+from agent.scheduling import carry_out
+from agent.session import Plan, Session, create
+from agent.workplace import Workplace, workplace
 from runs.config import Limits, ModelOptions
 from runs.events import Ended, EndReason
+from runs.origin import StrategyConfig
 from runs.store import RunDirectory, check_writable
 from runs.summary import summarize
 from runs.terminal import make_console, totals, turns_table
@@ -31,8 +35,9 @@ def run_on_task(
     base_url: str | None,
     options: ModelOptions,
     target: Target | None,
+    strategy: StrategyConfig,
     limits: Limits,
-    rollouts: int,
+    budget: Limits,
     out: Path,
     note: str | None,
     require: RequiredSandbox | None,
@@ -41,26 +46,48 @@ def run_on_task(
     found = find_task(task)
     check_writable(out)
     # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
-    from tools.judge import Judge
     from tools.targets import default_target
-    from tools.toolbox import Toolbox
 
     chosen_target = target or default_target()
     require_sandbox(require, chosen_target)
     choice = choose(model, base_url, found.name, chosen_target, asked=options)
-    require_prices(limits, choice)
-    plan = Plan(found, task, chosen_target, choice, rollouts, limits, out, note)
+    require_prices(budget, choice)
+    plan = Plan(found, task, chosen_target, choice, strategy, limits, budget, out, note)
     console = make_console()
-    with _termination_as_interrupt(), Progress(console) as progress:
+    with _termination_as_interrupt(), Progress(console, several=strategy.parallel > 1) as progress:
         if choice.by_default:
             progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
         progress.say(f"{found.name} on {chosen_target.value}, {choice.recorded_from or choice.name}")
         progress.note("measuring the baselines")
-        with Judge(found, chosen_target, progress=progress.note) as judge:
-            briefing = judge.briefing()
-            run_directory = create(plan, briefing)
-            ends = roll_out(plan, run_directory, briefing, lambda: Toolbox(judge), progress)
+        with workplace(found, chosen_target, strategy.parallel, progress.note) as place:
+            run_directory = create(plan, place.briefing)
+            session = Session(
+                run=run_directory,
+                config=run_directory.config(),
+                strategy=strategy,
+                choice=choice,
+                briefing=place.briefing,
+                make_tools=place.make_tools,
+                watch=progress.watcher,
+                budget=RunBudget(budget, choice.prices),
+            )
+            ends = _carry_out(session, place)
     _conclude(console, run_directory, ends)
+
+
+def _carry_out(session: Session, place: Workplace) -> list[Ended]:
+    """All rollouts: one after the other in this thread, or several at once in threads of their own."""
+    if session.strategy.parallel == 1:
+        ends = []
+        while (work := session.next_work()) is not None:
+            ends.append(work())
+        return ends
+
+    def stop() -> None:
+        session.interruption.stop()
+        place.hang_up()
+
+    return carry_out(session.next_work, session.strategy.parallel, stop)
 
 
 def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) -> None:

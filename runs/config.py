@@ -5,13 +5,14 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from runs.apis import Api, ReasoningEcho
+from runs.origin import StrategyConfig
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Machine
 
 
 class Limits(Record):
-    """The most a rollout may spend; None means without limit."""
+    """The most a rollout, or a run as a whole, may spend; None means without limit."""
 
     turns: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
@@ -19,17 +20,21 @@ class Limits(Record):
     seconds: float | None = Field(default=None, ge=0)
     """Wall time, tools included."""
     dollars: float | None = Field(default=None, ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0)
+    """How long tools may hold the device that is measured on; on the host target, the host."""
 
 
 class Spending(Record):
-    """What a rollout has spent."""
+    """What a rollout, or a run as a whole, has spent."""
 
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    """In which it was worked on: not those between a kill and `resume`."""
     dollars: float | None = None
     """None where the model's prices are not known."""
+    gpu_seconds: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -46,6 +51,16 @@ class Prices(Record):
     output: float = Field(ge=0)
     as_of: str
     """The date from which these prices were known to hold."""
+
+
+class ForkedFrom(Record):
+    """The rollout whose beginning a fork took over."""
+
+    run: str
+    """`<task>/<id>`."""
+    rollout: str
+    turn: int = Field(ge=0)
+    """The last turn taken over."""
 
 
 class ModelOptions(Record):
@@ -85,7 +100,12 @@ class RunConfig(Record):
     recorded_from: str | None = None
     """The transcript whose replies were fed to the loop, for the `recorded` model."""
     rollouts: int = Field(ge=1)
+    strategy: StrategyConfig | None = None
+    """None in runs from before there were any: their rollouts knew nothing of one another."""
     limits: Limits
+    """Of each rollout."""
+    budget: Limits = Limits()
+    """Of all rollouts together."""
     prices: Prices | None = None
     """None where they are not known."""
     model_options: ModelOptions | None = None
@@ -97,3 +117,4 @@ class RunConfig(Record):
     machine: Machine
     provenance: str
     """How this run was made, in words."""
+    forked_from: ForkedFrom | None = None

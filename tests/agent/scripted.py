@@ -97,6 +97,10 @@ class ScriptedTools:
     def candidate_text(self, candidate_id: str) -> str:
         return self._texts[candidate_id]
 
+    def remember(self, text: str) -> None:
+        self._last = Candidate(text).id
+        self._texts[self._last] = text
+
     def call(self, name: str, arguments: str) -> ToolReply:
         self.calls.append((name, arguments))
         if self._raises is not None:
