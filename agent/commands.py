@@ -23,7 +23,8 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run."
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run, or "
+            "`simulated:SEED` for random edits of a causal convolution on the host."
         ),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions or Responses.")] = None,
@@ -93,13 +94,13 @@ def run(
 def resume(
     run: Annotated[str, typer.Argument(help="A run's id, the unique beginning of one, or its path.")],
     base_url: Annotated[str | None, typer.Option(help="The model's server, where it has moved.")] = None,
-    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout, anew.")] = None,
-    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run, anew.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run, anew.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run, anew.")] = None,
-    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost, anew.")] = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout: a new limit.")] = None,
+    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run: a new limit.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run: a new limit.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run: a new limit.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost: a new limit.")] = None,
     gpu_seconds: Annotated[
-        float | None, typer.Option(min=1, help="How long the run may hold the device, anew.")
+        float | None, typer.Option(min=1, help="How long the run may hold the device: a new limit.")
     ] = None,
     require: RequireSandboxOption = None,
 ) -> None:
