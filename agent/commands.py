@@ -23,7 +23,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run, or "
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for a certain run's replies, or "
             "`simulated:SEED` for random edits of a causal convolution on the host."
         ),
     ] = None,
