@@ -244,6 +244,15 @@ def test_stream_takes_items_from_the_events_that_completed_them(server: ModelSer
     assert sent_input(server)[1] == SEALED
 
 
+def test_stream_whose_items_share_an_index_keeps_them_all(server: ModelServer) -> None:
+    """As `transformers serve` 5.24 numbers them, which completes the message twice."""
+    numbered = [(0, SEALED), (1, said("Trying.")), (2, called(CALL)), (2, said("Trying."))]
+    done = [{"type": "response.output_item.done", "output_index": place, "item": item} for place, item in numbered]
+    server.script = [stream(*done, {"type": "response.completed", "response": response().body})]
+    reply = client(server, stream=True).query(MESSAGES, [], patience()[0])
+    assert (reply.text, reply.reasoning, reply.tool_calls) == ("Trying.", "Taps first.", (CALL,))
+
+
 def test_response_without_a_call_id_gets_one_that_its_result_names_too(server: ModelServer) -> None:
     nameless = {"type": "function_call", "name": "submit", "arguments": "{}"}
     server.script = [response(nameless), response(said("y"))]
