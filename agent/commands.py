@@ -34,7 +34,8 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run."
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of one run, or "
+            "`simulated:SEED` for random edits of a causal convolution on the host."
         ),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions or Responses.")] = None,
@@ -107,13 +108,13 @@ def resume(
     run: Annotated[str, typer.Argument(help="A run's id, the unique beginning of one, or its path.")],
     base_url: Annotated[str | None, typer.Option(help="The model's server, where it has moved.")] = None,
     context: ContextOption = None,
-    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout, anew.")] = None,
-    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run, anew.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run, anew.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run, anew.")] = None,
-    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost, anew.")] = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout: a new limit.")] = None,
+    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run: a new limit.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run: a new limit.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run: a new limit.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost: a new limit.")] = None,
     gpu_seconds: Annotated[
-        float | None, typer.Option(min=1, help="How long the run may hold the device, anew.")
+        float | None, typer.Option(min=1, help="How long the run may hold the device: a new limit.")
     ] = None,
     require: RequireSandboxOption = None,
 ) -> None:
@@ -140,11 +141,13 @@ def fork(
     model: Annotated[str | None, typer.Option(help="Another model, as of `run`; by default the run's.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Another server; by default the run's.")] = None,
     context: ContextOption = None,
-    turns: Annotated[int | None, typer.Option(min=1, help="The most replies, anew.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens, anew.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time, anew.")] = None,
-    dollars: Annotated[float | None, typer.Option(min=0, help="The most it may cost, anew.")] = None,
-    gpu_seconds: Annotated[float | None, typer.Option(min=1, help="How long it may hold the device, anew.")] = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies: a new limit.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens: a new limit.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time: a new limit.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most it may cost: a new limit.")] = None,
+    gpu_seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long it may hold the device: a new limit.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The directory under which the new run is kept.")] = LOCAL,
     note: Annotated[str | None, typer.Option(help="How this run is made, for its record.")] = None,
     require: RequireSandboxOption = None,
