@@ -44,8 +44,8 @@ def begin_fork(run: RunDirectory, source: RunDirectory, beginning: RolloutStarte
         RunFormatError: a candidate of the source cannot be read.
         StorageError: something cannot be written.
     """
-    named = {event.reply.candidate for event in history if isinstance(event, ToolReturned)}
+    answered = (event.reply.candidate for event in history if isinstance(event, ToolReturned))
     parents = beginning.origin.parents if beginning.origin is not None else ()
-    for candidate in sorted({*parents, *named} - {None}):
+    for candidate in dict.fromkeys((*parents, *filter(None, answered))):
         run.save_candidate(candidate, source.candidate_text(candidate))
     run.write_beginning(beginning.rollout, (beginning, *history))
