@@ -145,6 +145,11 @@ class Budget:
         self._expected: Usage | None = None
 
     @property
+    def limits(self) -> Limits:
+        """Of the rollout."""
+        return self._own.limits
+
+    @property
     def spent(self) -> Spending:
         """What the rollout has spent up to now."""
         return self._own.spent

@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
-from runs.events import Ended, Event, ModelReplied, Retried, RolloutStarted, ToolReturned
+from runs.events import Compacted, Ended, Event, ModelReplied, Resumed, Retried, RolloutStarted, ToolReturned
 from runs.origin import Origin
 from runs.summary import call_row
 from runs.terminal import call_line, printable, short
@@ -71,6 +71,10 @@ class Progress:
                 self._now("the model is thinking")
             case Retried():
                 self.say(f"{name}turn {event.turn}  trying again in {event.wait_s:.0f} s: {event.error}")
+            case Compacted():
+                self.say(f"{name}turn {event.turn}  the conversation is too long: {event.turns_removed} turns leave it")
+            case Resumed():
+                self.say(f"{name}resumed after turn {event.turn}")
             case Ended():
                 self.say(f"{name}ended: {event.reason.value}: {event.message}")
             case _:

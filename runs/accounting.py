@@ -1,6 +1,7 @@
 """What a rollout has spent, from its transcript alone: of a killed one, too, and never for history that was copied."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from runs.config import Spending
 from runs.events import BudgetSpent, Event, ModelReplied, Resumed, Retried, ToolReturned
@@ -19,6 +20,11 @@ def spending_of(events: Sequence[Event]) -> Spending:
         dollars=sum(costs) if len(costs) == len(replies) and replies else None,
         gpu_seconds=sum(event.reply.device_seconds for event in own if isinstance(event, ToolReturned)),
     )
+
+
+def seconds_since(event: Event) -> float:
+    """How long ago an event was written, by the machine's clock; 0 where that was set back meanwhile."""
+    return max(0.0, (datetime.now(UTC) - event.time).total_seconds())
 
 
 def _seconds(events: Sequence[Event]) -> float:

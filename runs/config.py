@@ -77,7 +77,7 @@ class ModelOptions(Record):
     """None sends none: some models refuse any, and most servers know what suits their model."""
     output_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one reply; None leaves it to the server."""
-    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The name of that limit in Chat Completions."""
     strict: bool = False
     """Whether the server is asked to keep to the tools' schemas."""

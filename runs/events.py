@@ -78,7 +78,11 @@ _CULPRITS = {
     EndReason.INTERRUPTED: Culprit.PERSON,
     EndReason.INTERNAL_ERROR: Culprit.HARNESS,
 }
-"""Who is behind a reason where nothing more is known; of each reason exactly one."""
+
+
+def usual_culprit(reason: EndReason) -> Culprit:
+    """Who is behind a reason where nothing more is known."""
+    return _CULPRITS[reason]
 
 
 def _now() -> datetime:
@@ -224,7 +228,7 @@ class Ended(Stamped):
     event: Literal["ended"] = "ended"
     reason: EndReason
     message: str
-    culprit: Culprit = Field(default_factory=lambda known: _CULPRITS[known["reason"]])
+    culprit: Culprit = Field(default_factory=lambda known: usual_culprit(known["reason"]))
 
 
 class Resumed(Stamped):
@@ -233,6 +237,8 @@ class Resumed(Stamped):
     event: Literal["resumed"] = "resumed"
     spent: Spending
     """Before; `seconds` are those in which it was worked on."""
+    limits: Limits
+    """From now on."""
     gap_s: float
     """How long nobody worked on it, by the machine's clock."""
 

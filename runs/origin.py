@@ -1,23 +1,9 @@
 """Where the rollouts of a run come from: the strategy of the run, and what each rollout started from."""
 
-from enum import StrEnum
-
 from pydantic import Field
 
+from runs.strategy_name import StrategyName
 from tasks.record import Record
-
-
-class StrategyName(StrEnum):
-    """How the rollouts of a run build on one another."""
-
-    SINGLE = "single"
-    """One rollout."""
-    BEST_OF = "best-of"
-    """Rollouts that know nothing of one another; the best counts."""
-    REFINE = "refine"
-    """Each rollout starts from the best candidate so far, in a fresh conversation."""
-    EVOLVE = "evolve"
-    """A population on islands: each rollout starts from a fast parent and one of another approach."""
 
 
 class StrategyConfig(Record):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from runs.accounting import spending_of
 from runs.config import Spending
-from runs.events import Ended, EndReason, Event, Resumed, Retried, RolloutStarted, Submitted, ToolReturned
+from runs.events import Culprit, Ended, EndReason, Event, Resumed, Retried, RolloutStarted, Submitted, ToolReturned
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
@@ -55,6 +55,8 @@ class RolloutSummary(Record):
     submitted: Outcome | None
     reason: EndReason | None
     """None where the rollout was killed, or is still going on."""
+    culprit: Culprit | None = None
+    """Whose doing its end is."""
     message: str
 
 
@@ -118,6 +120,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         best=best_row(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
         reason=None if ended is None else ended.reason,
+        culprit=None if ended is None else ended.culprit,
         message="no end was recorded" if ended is None else ended.message,
     )
 

@@ -6,6 +6,7 @@ A candidate's failure is a value (`tools.results.Fault`), never an exception. Th
     ├── UsageError          the caller asked for something that cannot be; ends the program with exit code 2
     │   └── TaskError       a task file cannot be read or breaks the KernelBench form
     ├── UnavailableError    this machine cannot answer (no GPU, no compiler); ends the program with exit code 3
+    │   └── StorageError    a run's directory can no longer be written, for example because the disk is full
     ├── HarnessError        a fault of ours, never counted against a candidate
     │   └── ProtocolError   a worker's message broke the protocol
     ├── RunFormatError      a transcript or run.json cannot be read
@@ -28,6 +29,10 @@ class TaskError(UsageError):
 
 class UnavailableError(KernelwrightError):
     """This machine cannot answer, for example because it has no GPU."""
+
+
+class StorageError(UnavailableError):
+    """A run's directory can no longer be written; what is in it stays whole."""
 
 
 class HarnessError(KernelwrightError):

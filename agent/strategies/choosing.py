@@ -7,7 +7,8 @@ from agent.strategies.evolve import Evolve
 from agent.strategies.refine import Refine
 from agent.strategies.single import Single
 from agent.strategies.strategy import Strategy
-from runs.origin import StrategyConfig, StrategyName
+from runs.origin import StrategyConfig
+from runs.strategy_name import StrategyName
 from tasks.errors import UsageError
 
 _BY_NAME: dict[StrategyName, Callable[[StrategyConfig], Strategy]] = {

@@ -3,7 +3,7 @@
 Rollouts go round the islands. On each, of every approach (`agent.strategies.approach`) only the fastest candidate
 counts, as in MAP-Elites (Mouret and Clune, arXiv:1504.04909), so that a slower idea is not lost before it was improved.
 The first parent is drawn by its place in the order of speed, each half as likely as the next faster one; the second is
-the one whose approach differs most from the first's. Islands form a ring (Tanese, "Distributed genetic algorithms", 1989).
+the one whose approach differs most from the first's. Islands form a ring (Tanese, 1989).
 """
 
 import random
@@ -13,7 +13,8 @@ from typing import NamedTuple
 from agent.ledger import Attempt
 from agent.strategies.approach import Approach, approach_of
 from agent.strategies.strategy import Past, Start, best_of, bound, lessons_of, parent_of
-from runs.origin import Origin, StrategyConfig, StrategyName
+from runs.origin import Origin, StrategyConfig
+from runs.strategy_name import StrategyName
 
 MIGRATION_EVERY = 4
 """Every so many rollouts an island sees the best candidate of the island before it."""

@@ -7,7 +7,8 @@ profile and what was learnt, and nothing else.
 from collections.abc import Sequence
 
 from agent.strategies.strategy import Past, Start, best_of, lessons_of, parent_of
-from runs.origin import Origin, StrategyConfig, StrategyName
+from runs.origin import Origin, StrategyConfig
+from runs.strategy_name import StrategyName
 
 
 class Refine:

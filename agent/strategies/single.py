@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from agent.strategies.strategy import Past, Start
-from runs.origin import Origin, StrategyConfig, StrategyName
+from runs.origin import Origin, StrategyConfig
+from runs.strategy_name import StrategyName
 
 
 class Single:
