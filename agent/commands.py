@@ -1,4 +1,4 @@
-"""The command `run`: optimization runs of a model on a task."""
+"""The commands `run` and `resume`: optimization runs of a model on a task."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,9 @@ from tools.required_sandbox import RequireSandboxOption
 
 
 def register(app: typer.Typer) -> None:
-    """Add this floor's command."""
+    """Add this floor's commands."""
     app.command()(run)
+    app.command()(resume)
 
 
 def run(
@@ -22,7 +23,8 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of a certain run."
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for a certain run's replies, or "
+            "`simulated:SEED` for random edits of a causal convolution on the host."
         ),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="A server that speaks Chat Completions or Responses.")] = None,
@@ -85,5 +87,32 @@ def run(
         budget=Limits(turns=total_turns, tokens=tokens, seconds=seconds, dollars=dollars, gpu_seconds=gpu_seconds),
         out=out,
         note=note,
+        require=require,
+    )
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="A run's id, the unique beginning of one, or its path.")],
+    base_url: Annotated[str | None, typer.Option(help="The model's server, where it has moved.")] = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout: a new limit.")] = None,
+    total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run: a new limit.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run: a new limit.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time of the run: a new limit.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most the run may cost: a new limit.")] = None,
+    gpu_seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long the run may hold the device: a new limit.")
+    ] = None,
+    require: RequireSandboxOption = None,
+) -> None:
+    """Go on with RUN where it was stopped or killed: what is in its transcripts is neither asked nor paid for again.
+    Limits that are given here replace the run's own; what was spent before counts."""
+    from agent.resume_command import resume_run
+    from runs.config import Limits
+
+    resume_run(
+        run,
+        base_url=base_url,
+        limits=Limits(turns=turns),
+        budget=Limits(turns=total_turns, tokens=tokens, seconds=seconds, dollars=dollars, gpu_seconds=gpu_seconds),
         require=require,
     )

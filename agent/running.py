@@ -1,19 +1,19 @@
 """What `run` does: lets a model work on a task within its limits, keeps the transcript, prints the table of turns."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from agent.budget import RunBudget
 from agent.choice import choose, require_prices
+from agent.interruption import Interruption
 from agent.progress import Progress
-from agent.scheduling import carry_out
+from agent.scheduling import at_once, one_by_one
 from agent.session import Plan, Session, create
-from agent.workplace import Workplace, workplace
+from agent.workplace import workplace
 from runs.config import Limits, ModelOptions
 from runs.events import Ended, EndReason
 from runs.origin import StrategyConfig
@@ -22,6 +22,7 @@ from runs.summary import summarize
 from runs.terminal import make_console, totals, turns_table
 from tasks.loader import find_task
 from tasks.target import Target
+from tools.briefing import Briefing
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 INTERRUPTED_EXIT = 130
@@ -53,41 +54,29 @@ def run_on_task(
     choice = choose(model, base_url, found.name, chosen_target, asked=options)
     require_prices(budget, choice)
     plan = Plan(found, task, chosen_target, choice, strategy, limits, budget, out, note)
+    roll_out(plan, lambda briefing: create(plan, briefing))
+
+
+def roll_out(plan: Plan, open_run: Callable[[Briefing], RunDirectory]) -> None:
+    """Carry out what is to be done of a run and tell what came of it; ends the program with what ended the rollouts."""
+    choice, parallel = plan.choice, plan.strategy.parallel
     console = make_console()
-    with _termination_as_interrupt(), Progress(console, several=strategy.parallel > 1) as progress:
+    with _termination_as_interrupt(), Progress(console, several=parallel > 1) as progress:
         if choice.by_default:
             progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
-        progress.say(f"{found.name} on {chosen_target.value}, {choice.recorded_from or choice.name}")
+        progress.say(f"{plan.task.name} on {plan.target.value}, {choice.recorded_from or choice.name}")
         progress.note("measuring the baselines")
-        with workplace(found, chosen_target, strategy.parallel, progress.note) as place:
-            run_directory = create(plan, place.briefing)
-            session = Session(
-                run=run_directory,
-                config=run_directory.config(),
-                strategy=strategy,
-                choice=choice,
-                briefing=place.briefing,
-                make_tools=place.make_tools,
-                watch=progress.watcher,
-                budget=RunBudget(budget, choice.prices),
-            )
-            ends = _carry_out(session, place)
-    _conclude(console, run_directory, ends)
+        with workplace(plan.task, plan.target, parallel, progress.note) as place:
+            run = open_run(place.briefing)
+            interruption = Interruption()
+            session = Session(plan, run, place.briefing, place.make_tools, progress.watcher, interruption)
 
+            def stop() -> None:
+                interruption.stop()
+                place.hang_up()
 
-def _carry_out(session: Session, place: Workplace) -> list[Ended]:
-    """All rollouts: one after the other in this thread, or several at once in threads of their own."""
-    if session.strategy.parallel == 1:
-        ends = []
-        while (work := session.next_work()) is not None:
-            ends.append(work())
-        return ends
-
-    def stop() -> None:
-        session.interruption.stop()
-        place.hang_up()
-
-    return carry_out(session.next_work, session.strategy.parallel, stop)
+            ends = one_by_one(session.next_work) if parallel == 1 else at_once(session.next_work, parallel, stop)
+    _conclude(console, run, ends)
 
 
 def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) -> None:

@@ -1,4 +1,4 @@
-"""Rollouts at once: asyncio looks after them, each blocks a thread of its own; a signal ends all of them."""
+"""Carrying out rollouts: one after the other here, or several at once in threads that asyncio looks after."""
 
 import asyncio
 import signal
@@ -12,10 +12,18 @@ Work = Callable[[], Ended]
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def carry_out(next_work: Callable[[], Work | None], parallel: int, stop: Callable[[], None]) -> list[Ended]:
+def one_by_one(next_work: Callable[[], Work | None]) -> list[Ended]:
+    """Carry out rollouts in this thread until there are no more; returns their ends."""
+    ends: list[Ended] = []
+    while (work := next_work()) is not None:
+        ends.append(work())
+    return ends
+
+
+def at_once(next_work: Callable[[], Work | None], parallel: int, stop: Callable[[], None]) -> list[Ended]:
     """Carry out rollouts until there are no more; returns their ends in the order in which they came.
 
-    Must be called from the main thread, where signals arrive.
+    A signal (SIGINT, SIGTERM) has all of them end. Must be called from the main thread, where signals arrive.
 
     Args:
         next_work: the next rollout, None where there is none now; asked again whenever one has ended.
@@ -27,13 +35,13 @@ def carry_out(next_work: Callable[[], Work | None], parallel: int, stop: Callabl
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        return asyncio.run(_carry_out(next_work, parallel, stop))
+        return asyncio.run(_at_once(next_work, parallel, stop))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-async def _carry_out(next_work: Callable[[], Work | None], parallel: int, stop: Callable[[], None]) -> list[Ended]:
+async def _at_once(next_work: Callable[[], Work | None], parallel: int, stop: Callable[[], None]) -> list[Ended]:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stop)

@@ -1,8 +1,9 @@
 """A run: its configuration is written down, then its strategy says what each rollout starts from, to the end."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,15 +13,19 @@ from agent.choice import Choice
 from agent.control import EndRollout
 from agent.interruption import InterruptibleClient, Interruption
 from agent.loop import Rollout
+from agent.model import ModelClient
 from agent.pasts import Pasts
 from agent.prompt import opening, system_prompt
+from agent.resuming import can_go_on, resumed, spending_of_run
 from agent.strategies.choosing import strategy_of
 from agent.strategies.floor import is_near
 from agent.strategies.strategy import Start
+from runs.accounting import spending_of
 from runs.config import Limits, RunConfig
 from runs.events import Culprit, Ended, EndReason, Event, RolloutStarted
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory, create_run, new_run_id
+from runs.summary import started as started_event
 from runs.surroundings import commit, versions
 from tasks.loader import Task
 from tasks.spec import Target
@@ -80,34 +85,49 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
     )
 
 
-@dataclass
 class Session:
-    """The rollouts of one run. They may go on in threads of their own; `next_work` is for one thread only."""
+    """The rollouts of one run, those of earlier processes included.
 
-    run: RunDirectory
-    config: RunConfig
-    strategy: StrategyConfig
-    choice: Choice
-    briefing: Briefing
-    make_tools: "Callable[[], Tools]"
-    watch: Callable[[str], Callable[[Event], None]]
-    """Gives whoever watches the rollout of a name."""
-    budget: RunBudget
-    interruption: Interruption = field(default_factory=Interruption)
-    _begun: list[RolloutStarted] = field(default_factory=list)
-    _ends: list[Ended] = field(default_factory=list)
+    They may go on in threads of their own; `next_work` itself is for one thread only.
+    """
 
-    def __post_init__(self) -> None:
-        self._pasts = Pasts(self.run)
-        self._strategy = strategy_of(self.strategy)
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDirectory,
+        briefing: Briefing,
+        make_tools: "Callable[[], Tools]",
+        watch: Callable[[str], Callable[[Event], None]],
+        interruption: Interruption | None = None,
+    ) -> None:
+        """`watch` gives whoever watches the rollout of a name; once stopped by `interruption`, all rollouts end."""
+        self._plan = plan
+        self._run = run
+        self._briefing = briefing
+        self._make_tools = make_tools
+        self._watch = watch
+        self._interruption = interruption or Interruption()
+        self._strategy = strategy_of(plan.strategy)
+        self._pasts = Pasts(run)
+        histories = {name: run.events(name) for name in run.rollouts()}
+        self._unfinished = deque(name for name, events in histories.items() if can_go_on(events, plan.limits))
+        self._budget = RunBudget(plan.budget, plan.choice.prices, before=spending_of_run(tuple(histories.values())))
+        self._begun: list[RolloutStarted] = []
+        self._ends: list[Ended] = []
         self._lock = threading.Lock()
+        """Of `_ends`, which rollouts add to."""
 
     def next_work(self) -> Callable[[], Ended] | None:
-        """The next rollout, ready to be carried out; None where none is to be started now."""
-        if self.interruption.stopping.is_set() or self._is_over():
+        """The next rollout, ready to be carried out; None where none is to be started now.
+
+        Unfinished ones of earlier processes come first.
+        """
+        if self._interruption.stopping.is_set() or self._is_over():
             return None
+        if self._unfinished:
+            return self._go_on(self._unfinished.popleft())
         pasts = self._pasts.of(self._begun)
-        if is_near(pasts, self.briefing.floor_ns):
+        if is_near(pasts, self._briefing.floor_ns):
             return None
         start = self._strategy.next_start(pasts)
         return None if start is None else self._begin(start, f"rollout-{len(pasts) + 1}")
@@ -121,37 +141,69 @@ class Session:
         if len(last) == MOST_FAULTS and all(end.culprit in _FAULTS for end in last):
             return True
         try:
-            self.budget.check()
+            self._budget.check()
         except EndRollout:
             return True
         return False
 
     def _begin(self, start: Start, name: str) -> Callable[[], Ended]:
-        tools = self.make_tools()
-        for parent in reversed(start.parents):
-            tools.remember(parent.text)
-        config = self.config
+        plan, tools = self._plan, self._tools(parent.candidate for parent in start.parents)
         started = RolloutStarted(
             turn=0,
             rollout=name,
-            task=config.task,
-            target=config.target,
-            model=config.model,
-            limits=config.limits,
-            system_prompt=system_prompt(self.briefing, config.limits),
+            task=plan.task.name,
+            target=plan.target,
+            model=plan.choice.name,
+            limits=plan.limits,
+            system_prompt=system_prompt(self._briefing, plan.limits),
             opening=opening(start),
             origin=start.origin,
             tools=tuple(tools.definitions()),
-            briefing=self.briefing,
+            briefing=self._briefing,
         )
         self._begun.append(started)
-        client = self.choice.make_client()
-        if self.strategy.parallel > 1:
-            client = InterruptibleClient(client, self.interruption)
-        budget = Budget(config.limits, config.prices, run=self.budget)
-        watch = self.watch(name)
-        rollout = Rollout(self.run, started, client, tools, budget, watch, stopping=self.interruption.stopping)
+        return self._work(
+            Rollout(
+                self._run,
+                started,
+                self._client(),
+                tools,
+                Budget(plan.limits, plan.choice.prices, run=self._budget),
+                self._watch(name),
+                stopping=self._interruption.stopping,
+            )
+        )
 
+    def _go_on(self, name: str) -> Callable[[], Ended]:
+        events = self._run.events(name)
+        origin = started_event(events).origin
+        before = spending_of(events)
+        return self._work(
+            resumed(
+                self._run,
+                events,
+                self._client(),
+                self._tools(() if origin is None else origin.parents),
+                Budget(self._plan.limits, self._plan.choice.prices, run=self._budget, before=before),
+                self._watch(name),
+                stopping=self._interruption.stopping,
+            )
+        )
+
+    def _tools(self, parents: Iterable[str]) -> "Tools":
+        """Tools that know the candidates of an opening, the first of which is the latest."""
+        tools = self._make_tools()
+        for parent in reversed(tuple(parents)):
+            tools.remember(self._run.candidate_text(parent))
+        return tools
+
+    def _client(self) -> ModelClient:
+        client = self._plan.choice.make_client()
+        # Signals reach the main thread, so one that works there needs no help; without a server nobody waits.
+        alone = self._plan.strategy.parallel == 1 or self._plan.choice.options is None
+        return client if alone else InterruptibleClient(client, self._interruption)
+
+    def _work(self, rollout: Rollout) -> Callable[[], Ended]:
         def work() -> Ended:
             ended = rollout.run()
             with self._lock:

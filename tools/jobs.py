@@ -28,6 +28,7 @@ _STAGES: dict[Question, Stage] = {
     "profile": "profile",
     "disassemble": "disassembly",
 }
+"""Of questions that are no build's."""
 
 
 class JobTask(Record):

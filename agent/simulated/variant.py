@@ -1,8 +1,6 @@
 """The family of kernels that the simulated model knows: causal convolutions on the host with six parameters."""
 
 import itertools
-import json
-import random
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -10,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from pydantic import ValidationError
 
 from tasks.record import Record
 
@@ -54,24 +51,15 @@ def all_variants() -> Iterator[Variant]:
         yield Variant.model_validate(dict(zip(VALUES, values, strict=True)))
 
 
-def drawn(draw: random.Random) -> Variant:
-    """A variant without a fault, each as likely."""
-    return Variant.model_validate({name: draw.choice(values) for name, values in VALUES.items()})
-
-
-def text_of(variant: Variant, idea: str) -> str:
-    """The candidate of a variant; `idea` is its docstring's first line, so it counts for the candidate's id."""
+def text_of(variant: Variant) -> str:
+    """The candidate of a variant, always the same."""
     # A fault in the Python part leaves the C++ part as it is, whose build is then in the cache.
-    return _template().render(**variant.model_dump(), variant=variant.model_dump_json(), idea=idea)
+    return _template().render(**variant.model_dump(), variant=variant.model_dump_json())
 
 
-def variant_of(text: str) -> Variant | None:
-    """The variant of a candidate's text; None where it is none of this family."""
-    found = _LINE.search(text)
-    try:
-        return None if found is None else Variant.model_validate(json.loads(found[1]))
-    except (ValueError, ValidationError):
-        return None
+def variants_in(text: str) -> list[Variant]:
+    """The variants of all candidates in a text, in their order."""
+    return [Variant.model_validate_json(found) for found in _LINE.findall(text)]
 
 
 @cache

@@ -60,7 +60,7 @@ def invoke(
     monkeypatch.setattr(running, "choose", lambda *_, **__: choice)
     app = typer.Typer()
     commands.register(app)
-    return CliRunner().invoke(app, ["causal_conv", "--target", "cpu", *arguments])
+    return CliRunner().invoke(app, ["run", "causal_conv", "--target", "cpu", *arguments])
 
 
 def test_run_tells_each_turn_and_ends_with_the_table_and_the_path(
@@ -116,7 +116,10 @@ def test_options_of_the_model_reach_its_choice_and_only_those_given(
     app = typer.Typer()
     commands.register(app)
     words = ["--api", "responses", "--stream", "--reasoning-effort", "low", "--reasoning-echo", "exclude"]
-    assert CliRunner().invoke(app, ["causal_conv", *words, "--target", "cpu", "--out", str(tmp_path)]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, ["run", "causal_conv", *words, "--target", "cpu", "--out", str(tmp_path)]).exit_code
+        == 0
+    )
     assert given == [options]
     assert given[0].model_fields_set == {"api", "stream", "effort", "reasoning"}
     (run,) = list_runs(tmp_path)
@@ -155,6 +158,6 @@ def test_unknown_task_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     app = typer.Typer()
     commands.register(app)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["no_such_task"])
+    result = CliRunner().invoke(app, ["run", "no_such_task"])
     assert isinstance(result.exception, UsageError)
     assert "no_such_task" in str(result.exception)
