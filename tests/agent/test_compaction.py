@@ -6,7 +6,7 @@ import pytest
 from scripted import ScriptedModel, ScriptedTools, beginning, call, compile_call, resume, roll_out, timed
 
 from agent.compaction import before_overflow
-from agent.model import AssistantMessage, ContextOverflowError, Message, ModelReply, ToolMessage, UserMessage
+from agent.model import AssistantMessage, ContextOverflowError, Message, ModelReply, ToolMessage
 from agent.state import RolloutState
 from agent.window import LEAST_RATIO, MOST_RATIO, Window, size_of
 from runs.config import Limits
