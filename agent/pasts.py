@@ -15,11 +15,12 @@ UNKNOWN = Origin(strategy=StrategyName.BEST_OF)
 
 
 class Pasts:
-    """Reads what has happened so far; transcripts that have ended are read once."""
+    """Reads what has happened so far; a transcript is read again only when it has grown."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._ended: dict[str, Past] = {}
+        self._read: dict[str, tuple[int, Past]] = {}
+        """What was read, with how many bytes the transcript had before."""
 
     def of(self, begun: Sequence[RolloutStarted]) -> tuple[Past, ...]:
         """The rollouts that were begun in this process or before, in the order of their starts.
@@ -33,16 +34,17 @@ class Pasts:
 
     def _past(self, name: str, begun: RolloutStarted | None) -> Past | None:
         """None where a process was killed before the rollout's first event was whole: it has not begun."""
-        if name in self._ended:
-            return self._ended[name]
-        events: Sequence[Event] = self._run.events(name) if self._run.transcript(name).exists() else ()
+        path = self._run.transcript(name)
+        size_bytes = path.stat().st_size if path.exists() else 0
+        if name in self._read and self._read[name][0] == size_bytes:
+            return self._read[name][1]
+        events: Sequence[Event] = self._run.events(name) if size_bytes else ()
         if not events:
             if begun is None:
                 return None
             events = (begun,)
         past = past_of(name, events, self._run)
-        if past.ended:
-            self._ended[name] = past
+        self._read[name] = size_bytes, past
         return past
 
 

@@ -112,7 +112,7 @@ class ToolCall(Record):
 
 
 class Usage(Record):
-    """The tokens of one reply, as the server counted them."""
+    """The tokens of one reply, as the server counted them; zeros where nobody did."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -120,6 +120,8 @@ class Usage(Record):
     """The part of the input that the server had in its cache."""
     reasoning_tokens: int = 0
     """The part of the output that is reasoning."""
+    estimated: bool = False
+    """True where the server counted nothing, so that the figures are derived from lengths of text."""
 
 
 class RolloutStarted(Stamped):
@@ -156,6 +158,8 @@ class ModelReplied(Stamped):
     finish_reason: str
     raw: dict[str, JsonValue]
     """The reply as the provider sent it."""
+    note: str = ""
+    """What the client noticed and a person should know, such as a server that seems to cut conversations off."""
     seconds: float
     cost_usd: float | None
     """None where the model's prices are not known."""

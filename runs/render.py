@@ -88,6 +88,8 @@ def _reply(console: Console, event: ModelReplied) -> None:
         _call(console, call)
     if event.finish_reason not in ("stop", "tool_calls"):
         _text(console, f"the reply ended because of: {event.finish_reason}", style="yellow")
+    if event.note:
+        _text(console, f"note: {event.note}", style="yellow")
 
 
 def _call(console: Console, call: ToolCall) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from model_server import MESSAGES, ModelServer, calls_of, chunk, completion, error, patience, stream
+from model_server import MESSAGES, Answer, ModelServer, calls_of, chunk, completion, error, patience, stream
 from scripted import ScriptedTools, compile_call
 from scripted import briefing as sample_briefing
 
@@ -66,6 +66,7 @@ def test_reply_with_reasoning_calls_and_usage(server: ModelServer) -> None:
             {"reasoning_details": [{"type": "reasoning.text", "text": "in parts"}, {"summary": "and more"}]},
             "in parts\nand more",
         ),
+        ({"reasoning_content": ""}, ""),
         ({}, ""),
     ],
 )
@@ -96,8 +97,15 @@ def test_reasoning_goes_back_under_the_name_it_came_with(server: ModelServer) ->
     assert messages[3] == {"role": "tool", "tool_call_id": "a", "content": "built"}
 
 
-def test_server_that_refuses_its_reasoning_gets_none(server: ModelServer) -> None:
-    refusal = error(400, message="reasoning_content is not allowed in messages")
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(400, message="reasoning_content is not allowed in messages"),
+        error(400, message="property 'messages.2.reasoning' is unsupported"),
+        Answer({"detail": [{"type": "extra_forbidden", "loc": ["body", "messages", 2, "reasoning"]}]}, 422),
+    ],
+)
+def test_server_that_refuses_its_reasoning_gets_none(server: ModelServer, refusal: Answer) -> None:
     server.script = [refusal, completion({"content": "x"}), completion({"content": "y"})]
     history: tuple[Message, ...] = (*MESSAGES, AssistantMessage(text="a", reasoning={"reasoning_content": "b"}))
     chat = server.client()
@@ -180,10 +188,16 @@ def test_every_word_for_cut_off_becomes_length(server: ModelServer, said: str) -
 
 def test_cached_tokens_are_never_more_than_the_input(server: ModelServer) -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 20}}
-    server.script = [completion({"content": "x"}, usage=usage), completion({"content": "x"}, usage=None)]
-    client = server.client()
-    assert client.query(MESSAGES, [], patience()[0]).usage == Usage(input_tokens=5, output_tokens=2, cached_tokens=5)
-    assert client.query(MESSAGES, [], patience()[0]).usage == Usage()
+    server.script = [completion({"content": "x"}, usage=usage)]
+    reply = server.client().query(MESSAGES, [], patience()[0])
+    assert reply.usage == Usage(input_tokens=5, output_tokens=2, cached_tokens=5)
+
+
+def test_tokens_that_the_server_does_not_count_are_estimated(server: ModelServer) -> None:
+    server.script = [completion({"content": "x" * 90}, usage=None)]
+    usage = server.client().query(MESSAGES, [], patience()[0]).usage
+    assert (usage.output_tokens, usage.estimated) == (30, True)
+    assert usage.input_tokens > 0
 
 
 def test_options_are_sent_under_their_names(server: ModelServer) -> None:

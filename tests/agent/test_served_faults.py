@@ -192,11 +192,19 @@ def test_conversation_that_is_too_long_by_its_code(server: ModelServer, api: str
 def test_rate_limit_of_tokens_is_waited_out_unless_one_request_exceeds_it(server: ModelServer) -> None:
     passing = error(429, "rate_limit_exceeded", "Too many tokens, please wait. Limit 30000, Used 29000.")
     never = error(429, "rate_limit_exceeded", "Request too large. The input or output tokens must be reduced.")
-    server.script = [passing, completion({"content": "x"}), never]
+    server.script = [passing, completion({"content": "x"}), never, Answer("<html>Entity too large</html>", 413)]
     client = server.client()
     assert client.query(MESSAGES, [], patience()[0]).text == "x"
-    with pytest.raises(ContextOverflowError):
-        client.query(MESSAGES, [], patience()[0])
+    for _ in range(2):
+        with pytest.raises(ContextOverflowError):
+            client.query(MESSAGES, [], patience()[0])
+
+
+def test_page_of_an_error_is_told_in_short(server: ModelServer) -> None:
+    server.script = [Answer("<html>" + "busy " * 10_000, 503), completion({"content": "x"})]
+    waiting, retries = patience()
+    server.client().query(MESSAGES, [], waiting)
+    assert 0 < len(retries[0].error) <= 1000
 
 
 @both
