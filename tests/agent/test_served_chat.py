@@ -4,7 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from model_server import MESSAGES, Answer, ModelServer, calls_of, chunk, completion, error, patience, stream
+from model_server import (
+    MESSAGES,
+    Answer,
+    ModelServer,
+    calls_of,
+    chunk,
+    completion,
+    error,
+    patience,
+    running_server,
+    stream,
+)
 from scripted import ScriptedTools, compile_call
 from scripted import briefing as sample_briefing
 
@@ -18,6 +29,7 @@ from tasks.errors import ModelServerError
 from tasks.spec import Target
 
 pytestmark = pytest.mark.server
+server = running_server
 
 SCHEMA = {"type": "object", "properties": {"kernel_code": {"type": "string"}}, "required": ["kernel_code"]}
 FUNCTION = {"name": "compile_kernel", "parameters": SCHEMA}
@@ -178,6 +190,19 @@ def test_output_items_of_the_other_interface_are_not_sent(server: ModelServer) -
     )
     server.client().query(history, [], patience()[0])
     assert last_message(server) == {"role": "assistant", "content": "a"}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_halves_of_characters_are_joined_or_replaced(server: ModelServer, streaming: bool) -> None:
+    """A stream may cut an emoji in two, which neither a request nor a transcript can hold."""
+    whole = completion({"content": "\ud83d\ude80 \ud83d"}, x_odd="\ude80")
+    halves = stream(chunk(content="\ud83d"), chunk(content="\ude80 "), chunk("stop", content="\ud83d"))
+    server.script = [halves if streaming else whole]
+    history: tuple[Message, ...] = (*MESSAGES, AssistantMessage(text="a \udc80 b"))
+    reply = server.client(stream=streaming).query(history, [], patience()[0])
+    assert reply.text == "🚀 \ufffd"
+    assert last_message(server) == {"role": "assistant", "content": "a \ufffd b"}
+    assert reply.model_validate_json(reply.model_dump_json()) == reply
 
 
 @pytest.mark.parametrize("said", ["max_tokens", "MAX_TOKENS", "model_length", "length"])

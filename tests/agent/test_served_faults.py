@@ -14,6 +14,7 @@ from model_server import (
     error,
     patience,
     response,
+    running_server,
     said,
     stream,
 )
@@ -33,6 +34,7 @@ from runs.config import ModelOptions
 from tasks.errors import ModelServerError
 
 pytestmark = pytest.mark.server
+server = running_server
 
 GOOD = {"chat": completion({"content": "x"}), "responses": response(said("x"))}
 both = pytest.mark.parametrize("api", list(GOOD))
