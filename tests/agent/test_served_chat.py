@@ -240,60 +240,6 @@ def test_options_are_sent_under_their_names(server: ModelServer) -> None:
     }
 
 
-def test_stream_becomes_the_reply_that_would_have_come_whole(server: ModelServer) -> None:
-    pieces = [{"index": 0, "id": "a", "type": "function", "function": {"name": "compile_kernel", "arguments": ""}}]
-    more = [{"index": 0, "function": {"arguments": part}} for part in ('{"kernel_code"', ': "code"}')]
-    second = [{"index": 1, "id": "b", "function": {"name": "submit", "arguments": "{}"}}]
-    server.script = [
-        stream(
-            ": keep-alive\n\n",
-            chunk(role="assistant", content=""),
-            chunk(reasoning_content="Taps "),
-            chunk(reasoning_content="first."),
-            chunk(content="Try"),
-            chunk(content="ing."),
-            chunk(tool_calls=pieces),
-            *(chunk(tool_calls=[piece]) for piece in more),
-            chunk(tool_calls=second),
-            chunk("tool_calls"),
-            {**chunk(usage={"prompt_tokens": 50, "completion_tokens": 30}), "x_provider": {"seed": 3}},
-        )
-    ]
-    reply = server.client(stream=True).query(MESSAGES, [], patience()[0])
-    assert (reply.text, reply.reasoning, reply.finish_reason) == ("Trying.", "Taps first.", "tool_calls")
-    assert reply.tool_calls == (compile_call("code", "a"), ToolCall(id="b", name="submit", arguments="{}"))
-    assert reply.usage == Usage(input_tokens=50, output_tokens=30)
-    assert reply.reasoning_fields == {"reasoning_content": "Taps first."}
-    assert (reply.raw["id"], reply.raw["object"], reply.raw["x_provider"]) == (
-        "chatcmpl-1",
-        "chat.completion",
-        {"seed": 3},
-    )
-    assert (server.requests[0]["stream"], server.requests[0]["stream_options"]) == (True, {"include_usage": True})
-
-
-def test_streamed_calls_that_a_server_counts_wrongly_stay_apart(server: ModelServer) -> None:
-    calls = [compile_call("first", "a"), compile_call("second", "b")]
-    whole = [{"index": 0, **call} for call in calls_of(*calls)["tool_calls"]]
-    server.script = [stream(*(chunk(tool_calls=[call]) for call in whole), chunk("tool_calls"))]
-    assert server.client(stream=True).query(MESSAGES, [], patience()[0]).tool_calls == tuple(calls)
-
-
-def test_streamed_reasoning_details_are_joined_by_kind_and_index(server: ModelServer) -> None:
-    def detail(**more: object) -> dict[str, object]:
-        return chunk(reasoning_details=[{"type": "reasoning.text", "index": 0, **more}])
-
-    sealed = {"type": "reasoning.encrypted", "index": 1, "data": "xyz"}
-    last = chunk(reasoning_details=[sealed])
-    server.script = [
-        stream(detail(text="Taps "), detail(text="first.", signature="s"), last, chunk("stop", content="x"))
-    ]
-    reply = server.client(stream=True).query(MESSAGES, [], patience()[0])
-    first = {"type": "reasoning.text", "index": 0, "text": "Taps first.", "signature": "s"}
-    assert reply.reasoning_fields == {"reasoning_details": [first, sealed]}
-    assert reply.reasoning == "Taps first."
-
-
 def test_rollout_against_a_server_with_a_fault_and_broken_arguments(server: ModelServer, tmp_path: Path) -> None:
     """R27: the arguments are cut, and the server says that they are not."""
     broken = ToolCall(id="x", name="compile_kernel", arguments='{"kernel_code": "import tor')
