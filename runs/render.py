@@ -31,6 +31,8 @@ def render_rollout(console: Console, config: RunConfig, events: Sequence[Event])
     summary = summarize(events)
     console.print(Text(f"run {config.id}, {summary.rollout}: {summary.task} on {summary.target}, {summary.model}"))
     console.print(Text(printable(f"how it was made: {config.provenance}")))
+    if (source := config.forked_from) is not None:
+        console.print(Text(f"turns 1 to {source.turn} are copied from {source.run}/{source.rollout}"))
     for event in events:
         render_event(console, event)
     console.print()
@@ -75,7 +77,7 @@ def render_event(console: Console, event: Event) -> None:
 
 def _reply(console: Console, event: ModelReplied) -> None:
     usage = event.usage
-    heading = f"turn {event.turn}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
+    heading = f"turn {event.turn}{' (copied)' * event.copied}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
     console.print()
     console.print(Rule(heading, align="left", characters="-"))
     if event.reasoning:
