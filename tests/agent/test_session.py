@@ -84,7 +84,10 @@ class Setting:
         self.interruption = Interruption()
 
     def session(self) -> Session:
-        return Session(self.plan, self.run, BRIEFING, self._make_tools, lambda _: lambda _: None, self.interruption)
+        self.made = Session(
+            self.plan, self.run, BRIEFING, self._make_tools, lambda _: lambda _: None, self.interruption
+        )
+        return self.made
 
     def carry_out(self) -> list[Ended]:
         work = self.session().next_work
@@ -116,6 +119,7 @@ def test_refine_gives_each_rollout_the_best_so_far_and_writes_down_which(tmp_pat
     events = started(setting.run)
     ids = [Candidate(text).id for text in ("speedup=2.0", "speedup=3.0")]
     assert [event.origin and event.origin.parents for event in events] == [(), (ids[0],), (ids[1],)]
+    assert setting.made.over == ""
     assert all(event.origin and event.origin.strategy is StrategyName.REFINE for event in events)
     assert "speedup=2.0" in events[1].opening and "idea 1.5" in events[1].opening
     assert models[1].asked[0][1].text == events[1].opening
@@ -166,6 +170,7 @@ def test_no_rollout_is_started_once_the_runs_budget_is_spent(tmp_path: Path) -> 
     # Each measurement holds the device for two seconds; the second one reaches the limit.
     assert [end.reason for end in setting.carry_out()] == [EndReason.GPU_LIMIT]
     assert setting.run.rollouts() == ("rollout-1",)
+    assert "3.0 seconds of the device" in setting.made.over
 
 
 def test_no_rollout_is_started_near_the_floor(tmp_path: Path) -> None:
@@ -175,6 +180,7 @@ def test_no_rollout_is_started_near_the_floor(tmp_path: Path) -> None:
     models = [ScriptedModel([trial(0.8 * at_floor), SUBMIT]), ScriptedModel([trial(0.95 * at_floor), SUBMIT])]
     setting = Setting(tmp_path, models, rollouts=9)
     assert len(setting.carry_out()) == 2
+    assert "90% of what the floor allows" in setting.made.over
 
 
 def test_after_faults_of_the_server_in_a_row_no_further_rollout_is_started(tmp_path: Path) -> None:
@@ -184,6 +190,7 @@ def test_after_faults_of_the_server_in_a_row_no_further_rollout_is_started(tmp_p
     reasons = [end.reason for end in setting.carry_out()]
     server = EndReason.MODEL_SERVER_ERROR
     assert reasons == [server, EndReason.SUBMITTED, *MOST_FAULTS * [server]]
+    assert "in a row" in setting.made.over
 
 
 def test_without_quota_no_further_rollout_is_started(tmp_path: Path) -> None:
