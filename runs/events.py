@@ -38,6 +38,8 @@ class EndReason(StrEnum):
     """The person at the keyboard stopped it."""
     INTERNAL_ERROR = "internal_error"
     """An exception that nobody foresaw; a defect of Kernelwright."""
+    IMPORTED = "imported"
+    """The imported file ends here. Why the rollout ended is not known."""
 
 
 def _now() -> datetime:
@@ -51,7 +53,8 @@ class Stamped(Record):
     """The event's place in its transcript, given by the writer."""
     turn: int
     """The model reply it belongs to, counted from 1; 0 before the first."""
-    time: AwareDatetime = Field(default_factory=_now)
+    time: AwareDatetime | None = Field(default_factory=_now)
+    """None where an imported file does not say when it happened."""
 
 
 class ToolCall(Record):
@@ -81,7 +84,8 @@ class RolloutStarted(Stamped):
     schema_version: Literal[1] = SCHEMA_VERSION
     rollout: str
     task: str
-    target: Target
+    target: Target | None
+    """None where an imported file does not say it."""
     model: str
     limits: Limits
     system_prompt: str
@@ -89,7 +93,8 @@ class RolloutStarted(Stamped):
     """The first message of the user's side."""
     tools: tuple[dict[str, JsonValue], ...]
     """The tools' definitions, in the form of Chat Completions."""
-    briefing: Briefing
+    briefing: Briefing | None
+    """None for an imported transcript: nobody here measured the machine it was made on."""
 
 
 class ModelReplied(Stamped):
@@ -99,11 +104,14 @@ class ModelReplied(Stamped):
     text: str
     reasoning: str
     tool_calls: tuple[ToolCall, ...]
-    usage: Usage
-    finish_reason: str
+    usage: Usage | None
+    """None where an imported file does not say it."""
+    finish_reason: str | None
+    """None where an imported file does not say it."""
     raw: dict[str, JsonValue]
-    """The reply as the provider sent it."""
-    seconds: float
+    """The reply as the provider sent it; of an imported reply, the part of the file that it was read from."""
+    seconds: float | None
+    """None where an imported file does not say it."""
     cost_usd: float | None
     """None where the model's prices are not known."""
 
@@ -117,7 +125,8 @@ class ToolReturned(Stamped):
     reply: ToolReply
     executed: bool
     """False where the loop answered in the tool's place, for example because the reply was cut off."""
-    seconds: float
+    seconds: float | None
+    """None where an imported file does not say it."""
 
 
 class Retried(Stamped):
@@ -153,6 +162,17 @@ class Submitted(Stamped):
     evaluation: Evaluation
 
 
+class Imported(Stamped):
+    """A part of an imported file that no other event can hold; the model may or may not have seen it."""
+
+    event: Literal["imported"] = "imported"
+    role: str
+    """Whose words these are, as the file has it, for example `user`; empty where they are nobody's."""
+    text: str
+    raw: JsonValue
+    """The part as it stands in the file."""
+
+
 class Ended(Stamped):
     """The last event of a rollout."""
 
@@ -162,7 +182,7 @@ class Ended(Stamped):
 
 
 Event = Annotated[
-    RolloutStarted | ModelReplied | ToolReturned | Retried | Compacted | BudgetSpent | Submitted | Ended,
+    RolloutStarted | ModelReplied | ToolReturned | Retried | Compacted | BudgetSpent | Submitted | Imported | Ended,
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

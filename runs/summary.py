@@ -17,17 +17,22 @@ from runs.events import (
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.results import Built, Evaluation, Fault, Interval, Refused, Timed, ToolResult
+from tools.results import Built, Evaluation, Fault, Foreign, Interval, Refused, Timed, ToolResult
 
 SHORT_ID = 8
 """How many characters of a candidate's id are enough to tell candidates of one run apart."""
+
+
+UNJUDGED = "not judged here"
+"""Stands for the verdict in what was imported."""
 
 
 class Outcome(Record):
     """The answer to one tool call, in the three figures that tables show."""
 
     verdict: str
-    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out."""
+    """A verdict, or `built` for a candidate that compiles, `refused` for a call that could not be carried out,
+    or `not judged here` for an imported one."""
     median_ns: float | None = None
     speedup: float | None = None
     speedup_interval: Interval | None = None
@@ -40,7 +45,8 @@ class CallRow(Record):
     tool: str
     candidate: str | None
     outcome: Outcome
-    seconds: float
+    seconds: float | None
+    """None where an imported file does not say it."""
 
 
 class RolloutSummary(Record):
@@ -48,11 +54,13 @@ class RolloutSummary(Record):
 
     rollout: str
     task: str
-    target: Target
+    target: Target | None
     model: str
     rows: tuple[CallRow, ...]
     retries: int
-    spent: Spending
+    turns: int
+    spent: Spending | None
+    """None where an imported file does not say it of every turn."""
     best: CallRow | None
     """The fastest candidate that was timed and that no tool has found wrong."""
     submitted: Outcome | None
@@ -73,6 +81,8 @@ def outcome_of(result: ToolResult) -> Outcome:
         return Outcome(verdict="built")
     if isinstance(result, Refused):
         return Outcome(verdict="refused")
+    if isinstance(result, Foreign):
+        return Outcome(verdict=UNJUDGED)
     return Outcome(verdict="correct")
 
 
@@ -107,6 +117,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         model=first.model,
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
+        turns=sum(isinstance(event, ModelReplied) for event in events),
         spent=_spending(events),
         best=_best(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
@@ -118,7 +129,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
 def _best(rows: Sequence[CallRow]) -> CallRow | None:
     """Of the candidates that no tool has found wrong, the measurement with the highest lower bound: a speedup that is
     high because the measurement was disturbed has a low one."""
-    wrong = {row.candidate for row in rows if row.outcome.verdict not in ("correct", "built", "refused")}
+    wrong = {row.candidate for row in rows if row.outcome.verdict not in ("correct", "built", "refused", UNJUDGED)}
     bounds = {
         row: row.outcome.speedup_interval.low
         for row in rows
@@ -136,16 +147,20 @@ def _timed(timed: Timed, verdict: str) -> Outcome:
     )
 
 
-def _spending(events: Sequence[Event]) -> Spending:
-    """What was spent, counted from the replies, so that a killed rollout is counted whole."""
+def _spending(events: Sequence[Event]) -> Spending | None:
+    """What was spent, counted from the replies, so that a killed rollout counts whole; None where it is not known."""
     replies = [event for event in events if isinstance(event, ModelReplied)]
+    usages = [reply.usage for reply in replies if reply.usage is not None]
+    times = [event.time for event in events if event.time is not None]
+    if len(usages) < len(replies) or len(times) < len(events):
+        return None
     costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
     measured = [event.spent.seconds for event in events if isinstance(event, BudgetSpent)]
-    elapsed = (events[-1].time - events[0].time).total_seconds()
+    elapsed = (times[-1] - times[0]).total_seconds()
     return Spending(
         turns=len(replies),
-        input_tokens=sum(reply.usage.input_tokens for reply in replies),
-        output_tokens=sum(reply.usage.output_tokens for reply in replies),
+        input_tokens=sum(usage.input_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
         seconds=max([elapsed, *measured[-1:]]),
         dollars=sum(costs) if len(costs) == len(replies) and replies else None,
     )

@@ -9,6 +9,7 @@ from tools.results import (
     Diagnostic,
     Evaluation,
     Fault,
+    Foreign,
     KernelResources,
     Refused,
     Timed,
@@ -41,6 +42,8 @@ def describe(result: ToolResult) -> str:
             return _evaluation(result)
         case Refused():
             return result.message
+        case Foreign():
+            return "answered by a tool that is not here; its own words are in the transcript"
 
 
 def _built(result: Built) -> str:

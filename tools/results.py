@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from tasks.record import Record
 from tasks.spec import Precision, Target
@@ -268,7 +268,15 @@ class Refused(Record):
     message: str
 
 
-ToolResult = Annotated[Built | Verified | Timed | Evaluation | Fault | Refused, Field(discriminator="status")]
+class Foreign(Record):
+    """What a tool of somebody else's answered, in an imported transcript: a text, never a verdict of ours."""
+
+    status: Literal["foreign"] = "foreign"
+    raw: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the file says of the result beside its text."""
+
+
+ToolResult = Annotated[Built | Verified | Timed | Evaluation | Fault | Refused | Foreign, Field(discriminator="status")]
 
 
 class ToolReply(Record):
