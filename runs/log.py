@@ -40,7 +40,7 @@ class TranscriptLog:
     def append(self, event: AnyEvent) -> AnyEvent:
         """Write one event and return it with its sequence number."""
         stamped = event.model_copy(update={"sequence": self._written})
-        line = memoryview(_line(stamped))
+        line = memoryview(event_line(stamped))
         # Counted first: an interrupt between write and count must not give a number out twice.
         self._written += 1
         try:
@@ -56,7 +56,8 @@ class TranscriptLog:
         return stamped
 
 
-def _line(event: Stamped) -> bytes:
+def event_line(event: Stamped) -> bytes:
+    """An event as its line in a transcript."""
     try:
         text = event.model_dump_json()
     except PydanticSerializationError:

@@ -152,7 +152,7 @@ def _spending(events: Sequence[Event]) -> Spending | None:
     replies = [event for event in events if isinstance(event, ModelReplied)]
     usages = [reply.usage for reply in replies if reply.usage is not None]
     times = [event.time for event in events if event.time is not None]
-    if len(usages) < len(replies) or len(times) < len(events):
+    if len(usages) < len(replies) or not times:
         return None
     costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
     measured = [event.spent.seconds for event in events if isinstance(event, BudgetSpent)]
