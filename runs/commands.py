@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     app.command()(show)
     app.command()(replay)
     app.command("import")(import_)
+    app.command()(export)
 
 
 def show(
@@ -77,3 +78,29 @@ def import_(
     from runs.importing.report import import_file
 
     import_file(file, task, out, format)
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[
+        Literal["atif", "chat", "otlp"],
+        typer.Option(
+            help="An ATIF v1.7 trajectory; chat messages for fine-tuning, a rollout a line, with verdict and speedup "
+            "as reward; or OpenTelemetry spans, sent over OTLP/HTTP (needs the extra `otel`)."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where atif and chat go; standard output by default.")
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where otlp goes; by default what OTEL_EXPORTER_OTLP_ENDPOINT names."),
+    ] = None,
+    with_content: Annotated[
+        bool, typer.Option("--with-content", help="Put prompts, replies, arguments and results into the spans.")
+    ] = False,
+) -> None:
+    """Write a run in a form that other programs read, or send it to a collector of traces."""
+    from runs.exporting.command import export_run
+
+    export_run(run, to, out, endpoint, content=with_content)
