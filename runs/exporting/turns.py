@@ -15,7 +15,7 @@ class Turn:
 
 
 def parts_of(events: Sequence[Event]) -> Iterator[Turn | Imported]:
-    """The turns of a transcript, and imported parts where they stood; one between a reply and its answers comes after."""
+    """The turns of a transcript, and imported parts where they stood, or after the turn within which they stood."""
     reply: ModelReplied | None = None
     results: list[ToolReturned] = []
     between: list[Imported] = []

@@ -1,6 +1,7 @@
 """The text of a foreign file as JSON, and errors that say where in the file something is wrong."""
 
 import json
+import re
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -21,11 +22,14 @@ class Foreign(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""May be half of a surrogate pair, written as an escape."""
+
 Form = TypeVar("Form", bound=Foreign)
 
 
 def parse_json(text: str, first_line: int = 1) -> JsonValue:
-    """The value that a text holds.
+    """The value that a text holds; halves of surrogate pairs, which no file can hold, become question marks.
 
     Raises:
         ForeignFormatError: it is not JSON; the message names the line, counted from `first_line`.
@@ -36,12 +40,14 @@ def parse_json(text: str, first_line: int = 1) -> JsonValue:
         line = first_line + error.lineno - 1
         raise ForeignFormatError(f"line {line}, column {error.colno}: this is not JSON: {error.msg}") from error
     except ValueError as error:
-        raise ForeignFormatError(f"line {first_line} or later: this is not JSON: {error}") from error
+        raise ForeignFormatError(
+            f"line {first_line} or later: a number is NaN, Infinity or thousands of digits long"
+        ) from error
     except RecursionError as error:
         raise _too_deep(first_line) from error
     if _deeper_than(value, DEEPEST):
         raise _too_deep(first_line)
-    return value
+    return _without_halves(value) if _HALF.search(text) else value
 
 
 def read_form(form: type[Form], value: JsonValue, where: str) -> Form:
@@ -67,8 +73,24 @@ def text_of(content: JsonValue) -> str:
     return content if isinstance(content, str) else ""
 
 
+def _without_halves(value: JsonValue) -> JsonValue:
+    match value:
+        case str():
+            return _whole(value)
+        case list():
+            return [_without_halves(item) for item in value]
+        case dict():
+            return {_whole(name): _without_halves(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
 def _refuse_constant(name: str) -> JsonValue:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(name)
 
 
 def _too_deep(line: int) -> ForeignFormatError:

@@ -11,7 +11,7 @@ from runs.events import Event
 from runs.importing.draft import UNKNOWN, Draft
 from runs.importing.kernels import Kernels
 from runs.importing.reading import Source
-from runs.importing.task_guess import guess_task
+from runs.importing.task_guess import KnownTasks
 from runs.log import event_line
 from runs.store import RunDirectory, check_writable, create_run, new_run_id
 from tasks.errors import UsageError
@@ -63,7 +63,8 @@ def make_run(source: Source, task_argument: str | None, root: Path) -> ImportedR
 
 def _common_task(drafts: Sequence[Draft]) -> str:
     """The one task of all conversations."""
-    guesses = {guess_task(draft) for draft in drafts}
+    known = KnownTasks()
+    guesses = {known.guess(draft) for draft in drafts}
     return (guesses.pop() or UNKNOWN) if len(guesses) == 1 else UNKNOWN
 
 

@@ -17,6 +17,7 @@ from runs.importing.document import ForeignFormatError
 from runs.importing.draft import Draft, Reply
 
 _HEADING = re.compile(r"\s*(reasoning(?: \(truncated \d+ chars\))?)(?:: ?|[ \t]*\n)")
+_SPACE = re.compile(r"\s*")
 _CALL = re.compile(r"^call → (?P<name>\S+)[ \t]*\ncall(?P=name)[ \t]*\n\s*", re.MULTILINE)
 
 
@@ -51,9 +52,7 @@ def _read_turn(draft: Draft, text: str, at: int) -> int | None:
     while call is not None:
         arguments, at = _arguments(text, call)
         calls.append(ToolCall(id=f"call_{draft.turns + 1}_{len(calls) + 1}", name=call["name"], arguments=arguments))
-        rest = re.compile(r"\s*").match(text, at)
-        at = at if rest is None else rest.end()
-        call = _CALL.match(text, at)
+        call = _CALL.match(text, _after_space(text, at))
     draft.reply(Reply(text="", reasoning=reasoning, tool_calls=tuple(calls), raw={"heading": heading[1]}))
     if _HEADING.match(text, at):
         return at
@@ -67,11 +66,16 @@ def _arguments(text: str, call: re.Match[str]) -> tuple[str, int]:
     try:
         _, end = json.JSONDecoder().raw_decode(text, call.end())
     except (ValueError, RecursionError) as error:
-        line = _line(text, error.pos if isinstance(error, json.JSONDecodeError) else call.end())
+        at, why = (error.pos, error.msg) if isinstance(error, json.JSONDecodeError) else (call.end(), str(error))
         raise ForeignFormatError(
-            f"line {line}: the arguments of the call {call['name']} are not JSON: {error}"
+            f"line {_line(text, at)}: the arguments of the call {call['name']} are not JSON: {why}"
         ) from error
     return text[call.end() : end], end
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return at if space is None else space.end()
 
 
 def _line(text: str, at: int) -> int:
