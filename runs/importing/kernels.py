@@ -43,7 +43,7 @@ class Kernels:
         """The candidate of each call that holds exactly one, by the call's id."""
         for text in (reply.reasoning, reply.text):
             for block in _code_blocks(text):
-                if _is_python(block):
+                if is_python(block):
                     self._add(block)
                 else:
                     self.damaged += 1
@@ -71,7 +71,8 @@ def _code_blocks(text: str) -> Iterator[str]:
             yield block[language.end() :]
 
 
-def _is_python(text: str) -> bool:
+def is_python(text: str) -> bool:
+    """Whether a text is a module of Python, as far as its syntax tells."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

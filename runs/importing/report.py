@@ -6,6 +6,7 @@ import typer
 
 from runs.importing.draft import UNKNOWN
 from runs.importing.importing import ImportedRun, make_run
+from runs.importing.kernels import Kernels, is_python
 from runs.importing.reading import Format, read_source
 from runs.places import LOCAL
 from runs.terminal import printable
@@ -19,11 +20,8 @@ def import_file(path: Path, task: str | None, out: Path | None, wanted: str | No
     typer.echo(f"{_found(made)}; how it all went: kernelwright show {made.run.path}")
     if task is None:
         typer.echo(_task(made))
-    if made.kernels.damaged:
-        typer.echo(
-            f"code blocks that define ModelNew but are no Python: {made.kernels.damaged}; line breaks or "
-            "indentation may have been lost. They stay in the transcript only"
-        )
+    if lost := _lost(made.kernels):
+        typer.echo(lost)
     if made.kernels.candidates:
         name = "TASK" if made.task == UNKNOWN else made.task
         typer.echo(f"what its kernels are worth here: kernelwright score {name} {made.run.candidates}")
@@ -39,6 +37,15 @@ def _found(made: ImportedRun) -> str:
         _count(len(made.kernels.candidates), "candidate"),
     )
     return ", ".join(parts)
+
+
+def _lost(kernels: Kernels) -> str:
+    """What cannot run, because a file lost line breaks or indentation, or a model wrote it so; nothing is repaired."""
+    broken = sum(not is_python(candidate.text) for candidate in kernels.candidates.values())
+    parts = [_count(broken, "candidate")] if broken else []
+    if kernels.damaged:
+        parts.append(f"{_count(kernels.damaged, 'code block')} with ModelNew, left in the transcript only")
+    return f"no valid Python, perhaps for lost line breaks or indentation: {', '.join(parts)}" if parts else ""
 
 
 def _task(made: ImportedRun) -> str:
