@@ -231,8 +231,8 @@ def _turn(turn: Turn, *, made_here: bool) -> Step:
 
 def _call(call: ToolCall) -> Call:
     try:
-        arguments = json.loads(call.arguments)
-    except ValueError:
+        arguments = json.loads(call.arguments, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         arguments = None
     known = isinstance(arguments, dict)
     return Call(
@@ -241,6 +241,10 @@ def _call(call: ToolCall) -> Call:
         arguments=arguments if known else {},
         extra=None if known else {"arguments_text": call.arguments},
     )
+
+
+def _refuse(constant: str) -> JsonValue:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _result(event: ToolReturned) -> Result:

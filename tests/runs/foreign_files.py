@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from runs.commands import register
 from runs.find import list_runs

@@ -131,7 +131,7 @@ def test_last_seeds_kernel_with_indentation_put_back_is_built(tmp_path: Path) ->
     """It then asks for a binding of a `__global__` kernel, which Python cannot launch."""
     text = last_seeds_kernel(tmp_path).text
     head, class_line, body = text.partition("class ModelNew")
-    indented = re.sub(r"(?m)^ (?!def )", " " * 8, re.sub(r"(?m)^ def ", "    def ", body))
+    indented = re.sub(r"(?m)^ (def )?", lambda found: "    def " if found[1] else " " * 8, body)
     with Judge(find_task("depthwise_separable"), Target.CUDA) as judge:
         result = judge.compile(Candidate(head + class_line + indented))
     assert isinstance(result, Fault)
