@@ -7,12 +7,25 @@ from typing import Annotated, Final, Literal
 from pydantic import AwareDatetime, Field, JsonValue, TypeAdapter
 
 from runs.config import Limits, Spending
+from runs.origin import Origin
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Briefing
 from tools.results import Evaluation, ToolReply
 
 SCHEMA_VERSION: Final = 1
+
+
+class Culprit(StrEnum):
+    """Whose doing the end of a rollout is."""
+
+    NOBODY = "nobody"
+    MODEL = "model"
+    BUDGET = "budget"
+    SERVER = "server"
+    MACHINE = "machine"
+    HARNESS = "harness"
+    PERSON = "person"
 
 
 class EndReason(StrEnum):
@@ -24,8 +37,13 @@ class EndReason(StrEnum):
     TOKEN_LIMIT = "token_limit"
     TIME_LIMIT = "time_limit"
     COST_LIMIT = "cost_limit"
+    GPU_LIMIT = "gpu_limit"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    """The account at the model's server has nothing left."""
     MODEL_STOPPED = "model_stopped"
     """Several replies in a row held no tool call that could be carried out."""
+    STUCK = "stuck"
+    """The model made the same calls again and again, with the same results."""
     CONTEXT_OVERFLOW = "context_overflow"
     """The conversation no longer fits the model, and nothing was left to remove from it."""
     MODEL_SERVER_ERROR = "model_server_error"
@@ -34,12 +52,40 @@ class EndReason(StrEnum):
     """The recorded transcript holds no further reply."""
     TOOL_FAULT = "tool_fault"
     """The machine or the harness failed; never counted against the model."""
+    STORAGE_FAULT = "storage_fault"
+    """The run's directory can no longer be written, for example because the disk is full."""
     INTERRUPTED = "interrupted"
     """The person at the keyboard stopped it."""
     INTERNAL_ERROR = "internal_error"
     """An exception that nobody foresaw; a defect of Kernelwright."""
     IMPORTED = "imported"
     """The imported file ends here. Why the rollout ended is not known."""
+
+
+_CULPRITS = {
+    EndReason.SUBMITTED: Culprit.NOBODY,
+    EndReason.TURN_LIMIT: Culprit.BUDGET,
+    EndReason.TOKEN_LIMIT: Culprit.BUDGET,
+    EndReason.TIME_LIMIT: Culprit.BUDGET,
+    EndReason.COST_LIMIT: Culprit.BUDGET,
+    EndReason.GPU_LIMIT: Culprit.BUDGET,
+    EndReason.QUOTA_EXHAUSTED: Culprit.BUDGET,
+    EndReason.MODEL_STOPPED: Culprit.MODEL,
+    EndReason.STUCK: Culprit.MODEL,
+    EndReason.CONTEXT_OVERFLOW: Culprit.MODEL,
+    EndReason.MODEL_SERVER_ERROR: Culprit.SERVER,
+    EndReason.RECORDING_EXHAUSTED: Culprit.NOBODY,
+    EndReason.TOOL_FAULT: Culprit.HARNESS,
+    EndReason.STORAGE_FAULT: Culprit.MACHINE,
+    EndReason.INTERRUPTED: Culprit.PERSON,
+    EndReason.INTERNAL_ERROR: Culprit.HARNESS,
+    EndReason.IMPORTED: Culprit.NOBODY,
+}
+
+
+def usual_culprit(reason: EndReason) -> Culprit:
+    """Who is behind a reason where nothing more is known."""
+    return _CULPRITS[reason]
 
 
 def _now() -> datetime:
@@ -54,7 +100,10 @@ class Stamped(Record):
     turn: int
     """The model reply it belongs to, counted from 1; 0 before the first."""
     time: AwareDatetime | None = Field(default_factory=_now)
-    """None where an imported file does not say when it happened."""
+    """By the machine's clock, which may be set back: nothing is derived from the order of times. None where an imported
+    file does not say it."""
+    copied: bool = False
+    """True for the history that a fork took over: it happened, and was paid for, in the rollout that it comes from."""
 
 
 class ToolCall(Record):
@@ -91,6 +140,8 @@ class RolloutStarted(Stamped):
     system_prompt: str
     opening: str
     """The first message of the user's side."""
+    origin: Origin | None = None
+    """What it started from; None in transcripts from before that was said."""
     tools: tuple[dict[str, JsonValue], ...]
     """The tools' definitions, in the form of Chat Completions."""
     briefing: Briefing | None
@@ -103,6 +154,9 @@ class ModelReplied(Stamped):
     event: Literal["model_reply"] = "model_reply"
     text: str
     reasoning: str
+    """As text, whatever the server called it."""
+    reasoning_fields: dict[str, JsonValue] = Field(default_factory=dict)
+    """What has to be passed back to the server, under the names it came with."""
     tool_calls: tuple[ToolCall, ...]
     usage: Usage | None
     """None where an imported file does not say it."""
@@ -129,6 +183,13 @@ class ToolReturned(Stamped):
     """None where an imported file does not say it."""
 
 
+class Nudged(Stamped):
+    """What the model was told at the end of a turn in which nothing could be carried out."""
+
+    event: Literal["nudge"] = "nudge"
+    text: str
+
+
 class Retried(Stamped):
     """A request to the model's server that failed and will be sent again."""
 
@@ -144,6 +205,13 @@ class Compacted(Stamped):
     event: Literal["compaction"] = "compaction"
     turns_removed: int
     turns_kept: int
+    tokens_before: int | None = None
+    """Of the whole conversation, estimated; None in transcripts from before it was."""
+    tokens_after: int | None = None
+    limit_tokens: int | None = None
+    """What the model takes at most, as far as it was known then."""
+    note: str = ""
+    """What stands in the removed turns' place: the best candidate, all attempts, the last profile."""
 
 
 class BudgetSpent(Stamped):
@@ -152,6 +220,8 @@ class BudgetSpent(Stamped):
     event: Literal["budget"] = "budget"
     spent: Spending
     left: Limits
+    run: Spending | None = None
+    """What all rollouts of the run had spent by then; None where they share no budget."""
 
 
 class Submitted(Stamped):
@@ -174,15 +244,38 @@ class Imported(Stamped):
 
 
 class Ended(Stamped):
-    """The last event of a rollout."""
+    """The end of a rollout: its last event, unless it was resumed."""
 
     event: Literal["ended"] = "ended"
     reason: EndReason
     message: str
+    culprit: Culprit = Field(default_factory=lambda known: usual_culprit(known["reason"]))
+
+
+class Resumed(Stamped):
+    """The rollout goes on, after it ended or after its process was killed; a line torn off before this is void."""
+
+    event: Literal["resumed"] = "resumed"
+    spent: Spending
+    """Before; `seconds` are those in which it was worked on."""
+    limits: Limits
+    """From now on."""
+    gap_s: float
+    """How long nobody worked on it, by the machine's clock."""
 
 
 Event = Annotated[
-    RolloutStarted | ModelReplied | ToolReturned | Retried | Compacted | BudgetSpent | Submitted | Imported | Ended,
+    RolloutStarted
+    | ModelReplied
+    | ToolReturned
+    | Nudged
+    | Retried
+    | Compacted
+    | BudgetSpent
+    | Submitted
+    | Imported
+    | Ended
+    | Resumed,
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -15,6 +15,8 @@ from runs.events import (
     Event,
     Imported,
     ModelReplied,
+    Nudged,
+    Resumed,
     Retried,
     RolloutStarted,
     Submitted,
@@ -58,7 +60,15 @@ def render_event(console: Console, event: Event) -> None:
             )
         case Compacted():
             removed = f"\n{event.turns_removed} turns removed from the conversation, {event.turns_kept} kept"
+            if event.tokens_before is not None:
+                removed += f": about {event.tokens_before} tokens before, {event.tokens_after} after"
             _text(console, removed, style="yellow")
+            _text(console, event.note, style="dim")
+        case Nudged():
+            _block(console, "told", event.text)
+        case Resumed():
+            spent = f"{event.spent.turns} turns and {event.spent.seconds:.0f} s had been spent"
+            _text(console, f"\nresumed after {event.gap_s:.0f} s; {spent}", style="bold")
         case Submitted():
             _text(console, f"\nsubmitted {event.candidate}: {event.evaluation.message}", style="bold")
         case Ended():

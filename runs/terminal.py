@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from runs.config import Spending
-from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary
+from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal, whose width could be asked."""
 
-GOOD = ("correct", "built")
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, overrides of the writing direction and halves of surrogate pairs."""
@@ -49,8 +48,9 @@ def speedup(outcome: Outcome) -> str:
 
 
 def verdict(outcome: Outcome) -> Text:
-    """A verdict, green where it is good."""
-    return Text(outcome.verdict, style="green" if outcome.verdict in GOOD else "red")
+    """A verdict, red where it is a fault or a refusal."""
+    bad = faulty(outcome) or outcome.verdict == "refused"
+    return Text(outcome.verdict, style="red" if bad else "green")
 
 
 def short(candidate: str | None) -> str:
@@ -102,6 +102,6 @@ def totals(summary: RolloutSummary) -> Text:
 
 def _spent(spent: Spending | None) -> str:
     if spent is None:
-        return "tokens, cost and time unknown"
+        return "tokens, cost and time not all known"
     cost = "cost unknown" if spent.dollars is None else f"${spent.dollars:.4f}"
     return f"{spent.input_tokens} input and {spent.output_tokens} output tokens, {cost}, {spent.seconds:.0f} s"

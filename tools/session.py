@@ -1,6 +1,8 @@
 """What a judge keeps for one task on one target: the fork server, the oracle, the draws, and how to start a subject."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +17,7 @@ from tools.candidate import Candidate
 from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
 from tools.fresh_inputs import CacheFlush
+from tools.lease import lease
 from tools.machine import machine
 from tools.oracle import Oracle
 from tools.subject import ADDRESS_SLACK, INPUT_SETS, SLACK_BYTES, Limits, Subject
@@ -32,6 +35,18 @@ class Session:
     target: Target
     limits: Limits
     progress: Callable[[str], None]
+    leased_s: float = 0.0
+    """How long the device was held, all times together."""
+
+    @contextmanager
+    def device_lease(self) -> Iterator[None]:
+        """Hold the device for the time of the block; the time that others are waited for does not count."""
+        with lease(self.device, self.progress):
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                self.leased_s += time.monotonic() - began
 
     @property
     def mode(self) -> Mode:

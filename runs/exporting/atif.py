@@ -12,10 +12,10 @@ from typing import Final, Literal
 from pydantic import Field, JsonValue
 
 from runs.config import RunConfig
-from runs.events import Ended, Event, Imported, RolloutStarted, ToolCall, ToolReturned
+from runs.events import Event, Imported, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
 from runs.exporting.reward import Reward, reward_of
 from runs.exporting.turns import Turn, counted, parts_of
-from runs.summary import RolloutSummary, call_row, started, summarize
+from runs.summary import call_row, end_of, started, summarize
 from tasks.record import Record
 
 _UNKNOWN = "unknown"
@@ -69,6 +69,8 @@ class Step(Record):
     tool_calls: tuple[Call, ...] | None = None
     observation: Observation | None = None
     metrics: Metrics | None = None
+    is_copied_context: bool | None = None
+    """True for the history that a fork took over."""
     llm_call_count: int | None = None
     extra: dict[str, JsonValue] | None = None
 
@@ -87,6 +89,7 @@ class FinalMetrics(Record):
 
     total_prompt_tokens: int | None = None
     total_completion_tokens: int | None = None
+    total_cached_tokens: int | None = None
     total_cost_usd: float | None = None
     total_steps: int
 
@@ -136,13 +139,13 @@ def _trajectory(config: RunConfig, events: Sequence[Event]) -> Trajectory:
         for number, step in enumerate(_steps(first, events, made_here=config.imported_from is None), start=1)
     )
     left = [event.raw for event in events if isinstance(event, Imported) and _source(event) is None]
-    ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
+    ended = end_of(events)
     return Trajectory(
         session_id=config.id,
         trajectory_id=f"{config.id}/{first.rollout}",
         agent=_agent(config, first),
         steps=steps,
-        final_metrics=_totals(summary, len(steps)),
+        final_metrics=_totals(events, len(steps)),
         extra=RootExtra(
             run=config.id,
             rollout=first.rollout,
@@ -166,14 +169,18 @@ def _agent(config: RunConfig, first: RolloutStarted) -> Agent:
     )
 
 
-def _totals(summary: RolloutSummary, steps: int) -> FinalMetrics:
-    spent = summary.spent
-    if spent is None or not spent.input_tokens:
+def _totals(events: Sequence[Event], steps: int) -> FinalMetrics:
+    """The totals, as far as every reply's part is known; a fork's copied history was paid for elsewhere."""
+    replies = [event for event in events if isinstance(event, ModelReplied) and not event.copied]
+    usages = [usage for reply in replies if (usage := counted(reply.usage)) is not None]
+    costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
+    if not usages or len(usages) < len(replies):
         return FinalMetrics(total_steps=steps)
     return FinalMetrics(
-        total_prompt_tokens=spent.input_tokens,
-        total_completion_tokens=spent.output_tokens,
-        total_cost_usd=spent.dollars,
+        total_prompt_tokens=sum(usage.input_tokens for usage in usages),
+        total_completion_tokens=sum(usage.output_tokens for usage in usages),
+        total_cached_tokens=sum(usage.cached_tokens for usage in usages),
+        total_cost_usd=sum(costs) if len(costs) == len(replies) else None,
         total_steps=steps,
     )
 
@@ -187,10 +194,13 @@ def _steps(first: RolloutStarted, events: Sequence[Event], *, made_here: bool) -
     if first.opening:
         yield Step(step_id=0, timestamp=began, source="user", message=first.opening)
     for part in parts_of([event for event in events if event.turn > 0]):
-        if isinstance(part, Turn):
-            yield _turn(part, made_here=made_here)
-        elif _source(part) is not None:
-            yield _said(part)
+        match part:
+            case Turn():
+                yield _turn(part, made_here=made_here)
+            case Nudged():
+                yield Step(step_id=0, timestamp=_timestamp(part.time), source="user", message=part.text)
+            case Imported() if _source(part) is not None:
+                yield _said(part)
 
 
 def _source(event: Imported) -> Literal["system", "user"] | None:
@@ -224,6 +234,7 @@ def _turn(turn: Turn, *, made_here: bool) -> Step:
         tool_calls=tuple(map(_call, reply.tool_calls)) or None,
         observation=Observation(results=tuple(map(_result, turn.results))) if turn.results else None,
         metrics=_metrics(turn),
+        is_copied_context=True if reply.copied else None,
         llm_call_count=1 if made_here else None,
         extra=None if reply.finish_reason is None else {"finish_reason": reply.finish_reason},
     )

@@ -8,9 +8,9 @@ as the model wrote them, whether or not they are JSON; `tools`; `task`, `target`
 import json
 from collections.abc import Iterator, Sequence
 
-from runs.events import Event, Imported, ModelReplied, RolloutStarted, ToolReturned
+from runs.events import Event, Imported, ModelReplied, Nudged, RolloutStarted, ToolReturned
 from runs.exporting.reward import reward_of
-from runs.exporting.turns import parts_of
+from runs.exporting.turns import Turn, parts_of
 from runs.summary import started, summarize
 
 _SPEAKERS = ("system", "developer", "user")
@@ -44,12 +44,14 @@ def _messages(first: RolloutStarted, events: Sequence[Event]) -> Iterator[dict[s
     if first.opening:
         yield {"role": "user", "content": first.opening}
     for part in parts_of([event for event in events if event.turn > 0]):
-        if isinstance(part, Imported):
-            if part.role in _SPEAKERS:
+        match part:
+            case Turn():
+                yield _reply(part.reply)
+                yield from map(_result, part.results)
+            case Nudged():
+                yield {"role": "user", "content": part.text}
+            case Imported() if part.role in _SPEAKERS:
                 yield _imported(part)
-            continue
-        yield _reply(part.reply)
-        yield from map(_result, part.results)
 
 
 def _reply(event: ModelReplied) -> dict[str, object]:

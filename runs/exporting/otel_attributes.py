@@ -41,7 +41,7 @@ def shared_attributes(config: RunConfig, first: RolloutStarted) -> Attributes:
 
 def agent_attributes(config: RunConfig, first: RolloutStarted, events: Sequence[Event], *, content: bool) -> Attributes:
     """What the span of a rollout says."""
-    replies = [event for event in events if isinstance(event, ModelReplied)]
+    replies = [event for event in events if isinstance(event, ModelReplied) and not event.copied]
     usages = [usage for reply in replies if (usage := counted(reply.usage)) is not None]
     attributes: Attributes = {
         "gen_ai.operation.name": "invoke_agent",

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
 from runs.config import RunConfig
-from runs.events import Ended, EndReason, Event, ModelReplied, Retried, RolloutStarted, ToolReturned
+from runs.events import Culprit, Event, ModelReplied, Retried, RolloutStarted, ToolReturned
 from runs.exporting.otel_attributes import (
     AGENT,
     Attributes,
@@ -26,15 +26,10 @@ from runs.exporting.otel_attributes import (
     tool_attributes,
 )
 from runs.exporting.reward import reward_of
-from runs.summary import started, summarize
+from runs.summary import end_of, started, summarize
 from tasks.errors import UsageError
 
-_ERRORS = (
-    EndReason.MODEL_SERVER_ERROR,
-    EndReason.CONTEXT_OVERFLOW,
-    EndReason.TOOL_FAULT,
-    EndReason.INTERNAL_ERROR,
-)
+_FAILURES = (Culprit.SERVER, Culprit.MACHINE, Culprit.HARNESS)
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -94,7 +89,8 @@ class _Trace:
         attributes = agent_attributes(self._config, self._first, events, content=self._content)
         root = self._tracer.start_span(f"invoke_agent {AGENT}", attributes=attributes, start_time=_ns(self._first))
         context = set_span_in_context(root)
-        for event in events:
+        # A fork's copied history happened in the trace of the rollout that it comes from.
+        for event in (event for event in events if not event.copied):
             if isinstance(event, Retried):
                 self._retries.append(event)
             elif isinstance(event, ModelReplied):
@@ -134,9 +130,10 @@ class _Trace:
             if reward.speedup is not None:
                 found["gen_ai.evaluation.score.value"] = reward.speedup
             root.add_event("gen_ai.evaluation.result", found, _ns(last))
-        if isinstance(last, Ended) and last.reason in _ERRORS:
-            root.set_attribute("error.type", last.reason.value)
-            root.set_status(Status(StatusCode.ERROR, last.message))
+        ended = end_of(events)
+        if ended is not None and ended.culprit in _FAILURES:
+            root.set_attribute("error.type", ended.reason.value)
+            root.set_status(Status(StatusCode.ERROR, ended.message))
         root.end(_ns(last))
 
 

@@ -1,9 +1,9 @@
-"""A transcript as turns: each reply with the answers to its calls, and what an imported file said between them."""
+"""A transcript as turns: each reply with the answers to its calls, and what was said between them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runs.events import Event, Imported, ModelReplied, ToolReturned, Usage
+from runs.events import Event, Imported, ModelReplied, Nudged, ToolReturned, Usage
 
 
 @dataclass(frozen=True)
@@ -14,18 +14,22 @@ class Turn:
     results: tuple[ToolReturned, ...]
 
 
-def parts_of(events: Sequence[Event]) -> Iterator[Turn | Imported]:
-    """The turns of a transcript, and imported parts where they stood, or after the turn within which they stood."""
+Said = Imported | Nudged
+"""What stands between turns: parts of an imported file, and what the harness told the model."""
+
+
+def parts_of(events: Sequence[Event]) -> Iterator[Turn | Said]:
+    """The turns of a transcript, and what was said between them; within a turn it comes after the turn's answers."""
     reply: ModelReplied | None = None
     results: list[ToolReturned] = []
-    between: list[Imported] = []
+    between: list[Said] = []
     for event in events:
         if isinstance(event, ModelReplied):
             yield from _closed(reply, results, between)
             reply, results, between = event, [], []
         elif isinstance(event, ToolReturned):
             results.append(event)
-        elif isinstance(event, Imported):
+        elif isinstance(event, Imported | Nudged):
             between.append(event)
     yield from _closed(reply, results, between)
 
@@ -36,8 +40,8 @@ def counted(usage: Usage | None) -> Usage | None:
 
 
 def _closed(
-    reply: ModelReplied | None, results: Sequence[ToolReturned], between: Sequence[Imported]
-) -> Iterator[Turn | Imported]:
+    reply: ModelReplied | None, results: Sequence[ToolReturned], between: Sequence[Said]
+) -> Iterator[Turn | Said]:
     if reply is not None:
         yield Turn(reply, tuple(results))
     yield from between

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from atif_schema import Trajectory
 from foreign_files import ATIF, CHAT, SEED, command, imported
-from sample_transcripts import BROKEN, GOOD, config, events, write_run
+from sample_transcripts import BEGAN, BROKEN, GOOD, config, events, write_run
 
-from runs.events import Event, ModelReplied, RolloutStarted, ToolCall, ToolReturned, Usage
+from runs.events import Event, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned, Usage
 from runs.exporting.atif import trajectory_text
 from runs.find import list_runs
 from runs.places import RECORDED
@@ -87,6 +87,22 @@ def test_prompt_tokens_include_the_cached_ones() -> None:
 def test_what_nobody_counted_is_left_out() -> None:
     assert trajectory(changed(usage=Usage())).steps[2].metrics is None
     assert trajectory(changed(usage=None)).steps[2].metrics is None
+
+
+def test_what_the_harness_said_is_a_step_of_the_user() -> None:
+    steps = trajectory([*events()[:3], Nudged(turn=1, text="Call a tool.", time=BEGAN), *events()[3:]]).steps
+    assert [(step.source, step.message) for step in steps[2:]] == [
+        ("agent", "Let me try."),
+        ("user", "Call a tool."),
+        ("agent", "Repaired."),
+    ]
+
+
+def test_copied_history_is_marked_and_not_counted() -> None:
+    made = trajectory([event.model_copy(update={"copied": event.turn == 1}) for event in events()])
+    assert [step.is_copied_context for step in made.steps] == [None, None, True, None]
+    assert made.final_metrics is not None
+    assert made.final_metrics.total_prompt_tokens == 100
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "[1]", "", '"text"', '{"a": NaN}', "[" * 100_000])

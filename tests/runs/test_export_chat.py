@@ -7,7 +7,7 @@ import pytest
 from foreign_files import CHAT, command, imported
 from sample_transcripts import BROKEN, GOOD, config, events, reply_of, syntax_error, timed, write_run
 
-from runs.events import Event, Submitted, ToolReturned
+from runs.events import Event, Nudged, Submitted, ToolReturned
 from runs.exporting.chat import chat_line
 from runs.log import TranscriptLog
 from runs.store import create_run
@@ -56,6 +56,13 @@ def test_a_line_is_the_whole_conversation() -> None:
 
 def _call(call_id: str, name: str, arguments: str) -> dict[str, object]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_what_the_harness_said_is_part_of_the_conversation() -> None:
+    nudged = [*events()[:3], Nudged(turn=1, text="Call a tool."), *events()[3:]]
+    messages = json.loads(chat_line("r", nudged))["messages"]
+    assert [message["role"] for message in messages[3:6]] == ["tool", "user", "assistant"]
+    assert messages[4] == {"role": "user", "content": "Call a tool."}
 
 
 def reward(changed: list[Event]) -> object:

@@ -254,10 +254,23 @@ def test_errors_are_the_machines_and_the_servers_never_a_wrong_candidate(collect
     *start, submit, _, _, ended = timed_events()
     assert isinstance(submit, ToolReturned) and isinstance(ended, Ended)
     broken = submit.model_copy(update={"reply": reply_of(fault, GOOD)})
-    end = ended.model_copy(update={"reason": EndReason.TOOL_FAULT, "message": "no GPU"})
+    end = Ended(turn=2, time=ended.time, reason=EndReason.TOOL_FAULT, message="no GPU")
     spans = sent(collector, tmp_path, [*start, broken, end])
     errors = {span.name: attributes(span.attributes)["error.type"] for span in spans if span.status.code == 2}
     assert errors == {"execute_tool submit": "unavailable", "invoke_agent kernelwright": "tool_fault"}
+
+
+def test_copied_history_is_in_the_trace_of_the_rollout_that_it_comes_from(collector: Collector, tmp_path: Path) -> None:
+    changed = [event.model_copy(update={"copied": event.turn == 1}) for event in timed_events()]
+    spans = sent(collector, tmp_path, changed)
+    assert sorted(span.name for span in spans) == [
+        "chat test-model",
+        "execute_tool compile_kernel",
+        "execute_tool submit",
+        "invoke_agent kernelwright",
+    ]
+    (root,) = named(spans, "invoke_agent kernelwright")
+    assert attributes(root.attributes)["gen_ai.usage.input_tokens"] == 100
 
 
 def test_a_run_sent_twice_is_the_same_trace(collector: Collector, tmp_path: Path) -> None:

@@ -58,17 +58,6 @@ def test_counts_include_what_was_cached_and_are_absent_where_not_said(tmp_path: 
     assert summarize(events).spent is None
 
 
-def test_totals_are_known_where_every_step_says_its_part() -> None:
-    metrics = {"prompt_tokens": 5, "completion_tokens": 2}
-    steps = [
-        {"step_id": n, "source": "agent", "message": "", "timestamp": f"2026-03-01T12:00:0{n}Z", "metrics": metrics}
-        for n in (1, 3)
-    ]
-    spent = summarize(draft_of(*steps).finish("rollout-1", "unknown")).spent
-    assert spent is not None
-    assert (spent.input_tokens, spent.output_tokens, spent.seconds, spent.dollars) == (10, 4, 2.0, None)
-
-
 @pytest.mark.parametrize("metrics", [{"prompt_tokens": 5}, {"completion_tokens": 5}, {"cost_usd": 1}, {}])
 def test_half_a_count_is_none(metrics: dict[str, object]) -> None:
     reply = draft_of({"step_id": 1, "source": "agent", "message": "", "metrics": metrics}).events[0]

@@ -128,7 +128,7 @@ def test_other_commands_take_an_imported_run(tmp_path: Path, content: str) -> No
     assert listed.exit_code == 0 and f"unknown/{run.id}" in listed.output
     shown = command("show", run.path)
     assert shown.exit_code == 0, shown.exception
-    assert "tokens, cost and time unknown" in shown.output
+    assert "tokens, cost and time not all known" in shown.output
     as_json = command("show", run.path, "--json")
     assert as_json.exit_code == 0
     kinds = [json.loads(line)["event"] for line in as_json.output.splitlines()]
@@ -140,7 +140,7 @@ def test_imported_words_are_shown_where_they_stood(tmp_path: Path) -> None:
     shown = command("show", imported(tmp_path, json.dumps(CHAT)).path).output
     places = [shown.index(words) for words in ("[imported: user]\nGo on.", "turn 2", "Done.")]
     assert places == sorted(places)
-    assert "not judged here" in shown
+    assert "turn 1  write  " in shown and "  foreign" in shown
 
 
 def test_an_imported_run_is_not_replayed(tmp_path: Path) -> None:

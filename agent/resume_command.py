@@ -1,0 +1,63 @@
+"""What `resume` does: goes on with a run, unfinished rollouts first, then those that its strategy still wants."""
+
+from agent.choice import Choice, choose, require_prices
+from agent.recorded import NAME as RECORDED
+from agent.running import roll_out
+from agent.session import Plan
+from runs.config import Limits, ModelOptions, RunConfig
+from runs.find import find_run
+from runs.origin import StrategyConfig
+from runs.strategy_name import StrategyName
+from tasks.errors import UsageError
+from tasks.loader import find_task
+from tasks.target import Target
+from tools.required_sandbox import RequiredSandbox, require_sandbox
+
+
+def resume_run(
+    run: str, *, base_url: str | None, limits: Limits, budget: Limits, require: RequiredSandbox | None
+) -> None:
+    """Go on with a run; ends the program with what ended the rollouts.
+
+    Args:
+        run: its path, or its id.
+        base_url: the model's server, where it has moved.
+        limits: those of each rollout that are given replace the run's.
+        budget: the same for the run as a whole.
+        require: the least sandbox, as of `run`.
+    """
+    directory = find_run(run).run
+    config = directory.config()
+    if config.target is None:
+        raise UsageError(
+            f"The run {directory.id} was imported, so there is nothing of ours to go on with. Its replies can be given "
+            f"to the tools here: kernelwright run TASK --model recorded:{directory.id}"
+        )
+    task = find_task(config.task_argument)
+    require_sandbox(require, config.target)
+    choice = _choice(config, config.target, base_url)
+    plan = Plan(
+        task=task,
+        task_argument=config.task_argument,
+        target=config.target,
+        choice=choice,
+        strategy=config.strategy or StrategyConfig(name=StrategyName.BEST_OF, rollouts=config.rollouts),
+        limits=_replaced(config.limits, limits),
+        budget=_replaced(config.budget, budget),
+        root=directory.path.parents[1],
+        note=None,
+    )
+    require_prices(plan.budget, choice)
+    roll_out(plan, lambda _: directory)
+
+
+def _choice(config: RunConfig, target: Target, base_url: str | None) -> Choice:
+    model = config.model
+    if config.recorded_from is not None:
+        model = f"{RECORDED}:{config.recorded_from.rpartition('/')[0]}"
+    options = config.model_options or ModelOptions()
+    return choose(model, base_url or config.base_url, config.task, target, asked=options)
+
+
+def _replaced(limits: Limits, by: Limits) -> Limits:
+    return limits.model_copy(update=by.model_dump(exclude_none=True))
