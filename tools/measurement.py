@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +11,13 @@ from tasks.errors import HarnessError
 from tools.comparison import LimitsOf
 from tools.contention import CpuPressure
 from tools.statistics import Blocks, median_ns
-from tools.timer import SLOW_NS, Timer, warm_up
+from tools.timer import SLOW_NS, WARM_UP_NS, Timer, warm_up
 from tools.workers import CandidateFault
 
 MIN_ROUNDS, MAX_ROUNDS = 6, 24
 """A round is four blocks: baseline, candidate, candidate, baseline."""
+LOOK_ROUNDS = 3
+"""After so many more rounds the caller is asked whether what was measured is enough."""
 SLOW_ROUNDS = 3
 """Where one call takes longer than `SLOW_NS`, so many rounds of single calls tell enough."""
 MAX_BLOCK = 3
@@ -28,7 +30,8 @@ of 586 us that reads and writes much memory by 1 %, its second copy nearly alway
 LAUNCHED_ROUNDS = 6
 """How often `launched_excess` calls: so many times two calls a side."""
 FULL_CHECKS = 4
-"""How many timed calls' outputs are compared with the float64 oracle; every call's is compared with PyTorch's."""
+"""Of the fewest rounds, how many timed calls' outputs are compared with the float64 oracle; every call's is compared with
+PyTorch's."""
 _STANDARD_ERROR = 1.858
 """Of a median of n normal samples, times sqrt(n), over their median absolute deviation: 1.4826 * sqrt(pi / 2)."""
 
@@ -63,9 +66,9 @@ def _blaming_the_baseline() -> Iterator[None]:
         raise HarnessError(f"the baseline failed during a measurement: {fault.message}") from fault
 
 
-def _settle(timer: Timer, limits_of: LimitsOf) -> None:
+def _settle(timer: Timer, limits_of: LimitsOf, least_ns: int) -> None:
     """Warm up, check one timed call fully, and leave the timer with no wall times of these calls."""
-    warm_up(timer)
+    warm_up(timer, least_ns)
     timer.check_last(limits_of)
     timer.call()
     timer.check_last_quickly()
@@ -84,29 +87,38 @@ def _block(timer: Timer, calls: int) -> tuple[int, ...]:
     return tuple(samples)
 
 
-def interleave(candidate: Timer, baseline: Timer) -> Samples:
+def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bool]) -> Samples:
     """Measure in rounds of baseline, candidate, candidate, baseline, checking the output of every call.
+
+    Args:
+        candidate: what is measured.
+        baseline: what it is measured beside.
+        enough: told now and then what was measured up to now, says whether more rounds would tell nothing more.
 
     Raises:
         CandidateFault: an output of a timed call is wrong, or the candidate's worker failed.
         HarnessError: the same of the baseline.
     """
     limits_of = LimitsOf(candidate.session.precision, 0.0)
+    _settle(candidate, limits_of, WARM_UP_NS)
     with _blaming_the_baseline():
-        _settle(baseline, limits_of)
-    _settle(candidate, limits_of)
+        # The clocks have settled, and this worker is no new one.
+        _settle(baseline, limits_of, 0)
     draws = candidate.session.draws
-    slow = candidate.last_call_ns > SLOW_NS
-    longest = 1 if slow else MAX_BLOCK
-    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
-    cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
-    least = SLOW_ROUNDS if slow else MIN_ROUNDS
-    rounds = int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
-    checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
+    longest = 1 if candidate.last_call_ns > SLOW_NS else MAX_BLOCK
+    least, most = _rounds(candidate, baseline, longest)
+    checked = {draws.integer(0, 2 * least - 1) for _ in range(FULL_CHECKS)}
     pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []
     theirs: list[tuple[int, ...]] = []
-    for _ in range(rounds):
+
+    def samples() -> Samples:
+        excess = _excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns)
+        return Samples(tuple(ours), tuple(theirs), excess, pressure.share())
+
+    for done in range(most):
+        if done >= least and (done - least) % LOOK_ROUNDS == 0 and enough(samples()):
+            break
         for side in ("baseline", "candidate", "candidate", "baseline"):
             calls = draws.integer(1, longest)
             if side == "candidate":
@@ -116,12 +128,15 @@ def interleave(candidate: Timer, baseline: Timer) -> Samples:
             else:
                 with _blaming_the_baseline():
                     theirs.append(_block(baseline, calls))
-    return Samples(
-        candidate=tuple(ours),
-        baseline=tuple(theirs),
-        excess=_excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns),
-        cpu_pressure=pressure.share(),
-    )
+    return samples()
+
+
+def _rounds(candidate: Timer, baseline: Timer, longest: int) -> tuple[int, int]:
+    """The fewest and the most rounds, from what a call of each side takes."""
+    least = MIN_ROUNDS if longest > 1 else SLOW_ROUNDS
+    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
+    cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
+    return least, int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
 
 
 def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Excess:
