@@ -14,12 +14,12 @@ from tools.statistics import Blocks, median_ns
 from tools.timer import SLOW_NS, WARM_UP_NS, Timer, warm_up
 from tools.workers import CandidateFault
 
-MIN_ROUNDS, MAX_ROUNDS = 6, 24
-"""A round is four blocks: baseline, candidate, candidate, baseline."""
 LOOK_ROUNDS = 3
-"""After so many more rounds the caller is asked whether what was measured is enough."""
-SLOW_ROUNDS = 3
-"""Where one call takes longer than `SLOW_NS`, so many rounds of single calls tell enough."""
+"""After so many more rounds the caller is asked whether what was measured is enough. A round is four blocks: baseline,
+candidate, candidate, baseline. So many rounds of single calls are all there are where one takes longer than `SLOW_NS`.
+
+In each such stretch the output of one timed call is compared with the float64 oracle; every one with PyTorch's."""
+MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
 PLACEMENT_NS = 200.0
@@ -29,9 +29,6 @@ no repetition within them averages out. Measured on an H200 (benchmarks/README.m
 of 586 us that reads and writes much memory by 1 %, its second copy nearly always the slower one."""
 LAUNCHED_ROUNDS = 6
 """How often `launched_excess` calls: so many times two calls a side."""
-FULL_CHECKS = 4
-"""Of the fewest rounds, how many timed calls' outputs are compared with the float64 oracle; every call's is compared with
-PyTorch's."""
 _STANDARD_ERROR = 1.858
 """Of a median of n normal samples, times sqrt(n), over their median absolute deviation: 1.4826 * sqrt(pi / 2)."""
 
@@ -106,8 +103,6 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
         _settle(baseline, limits_of, 0)
     draws = candidate.session.draws
     longest = 1 if candidate.last_call_ns > SLOW_NS else MAX_BLOCK
-    least, most = _rounds(candidate, baseline, longest)
-    checked = {draws.integer(0, 2 * least - 1) for _ in range(FULL_CHECKS)}
     pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []
     theirs: list[tuple[int, ...]] = []
@@ -116,14 +111,16 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
         excess = _excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns)
         return Samples(tuple(ours), tuple(theirs), excess, pressure.share())
 
-    for done in range(most):
-        if done >= least and (done - least) % LOOK_ROUNDS == 0 and enough(samples()):
-            break
+    for done in range(_most_rounds(candidate, baseline, longest)):
+        if done % LOOK_ROUNDS == 0:
+            if done and enough(samples()):
+                break
+            checked = 2 * done + draws.integer(0, 2 * LOOK_ROUNDS - 1)
         for side in ("baseline", "candidate", "candidate", "baseline"):
             calls = draws.integer(1, longest)
             if side == "candidate":
                 ours.append(_block(candidate, calls))
-                if len(ours) - 1 in checked:
+                if len(ours) - 1 == checked:
                     candidate.check_last(limits_of)
             else:
                 with _blaming_the_baseline():
@@ -131,12 +128,12 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
     return samples()
 
 
-def _rounds(candidate: Timer, baseline: Timer, longest: int) -> tuple[int, int]:
-    """The fewest and the most rounds, from what a call of each side takes."""
-    least = MIN_ROUNDS if longest > 1 else SLOW_ROUNDS
+def _most_rounds(candidate: Timer, baseline: Timer, longest: int) -> int:
+    """As many as there is time for, from what a call of each side takes."""
     # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
     cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
-    return least, int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
+    least = LOOK_ROUNDS if longest == 1 else 2 * LOOK_ROUNDS
+    return int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
 
 
 def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Excess:

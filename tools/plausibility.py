@@ -28,7 +28,11 @@ ticks of 1 to 10 ms. The judge's clock counts there long before, so a smaller li
 NARROW_SHARE = 0.01
 """An interval whose ends are no further apart than this is not worth more calls: on a GPU, what differs from worker to
 worker widens it by twice as much (`tools.measurement.PLACEMENT_SHARE` at each end)."""
+NARROW_BLOCKS = 12
+"""Fewer blocks a side say too little about how much blocks differ."""
 NARROW_RESAMPLES = 1000
+HOPELESS_SPEEDUP, HOPELESS_SHARE = 0.5, 0.1
+"""A candidate that is slower than this is not worth knowing better than to this share."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
@@ -82,9 +86,15 @@ def clocks_disagree(target: Target, samples: Samples) -> bool:
 def narrow(target: Target, samples: Samples) -> bool:
     """Whether more calls would tell nothing more: the ratio is known well, and noise hides nothing of the two clocks'
     disagreement that is not allowed anyway."""
+    if min(map(min, samples.candidate)) <= 0:
+        # No ratio can be had with times that no honest clock gives.
+        return False
     interval = ratio_interval(samples.baseline, samples.candidate, NARROW_RESAMPLES)
+    if interval.high < HOPELESS_SPEEDUP:
+        return interval.high <= (1.0 + HOPELESS_SHARE) * interval.low
     free = max(ALLOWED_SHARE * median_ns(samples.candidate), ALLOWED_NS[target])
-    return interval.high <= (1.0 + NARROW_SHARE) * interval.low and COUNTED_NOISE * samples.excess.noise_ns <= free
+    known = interval.high <= (1.0 + NARROW_SHARE) * interval.low and len(samples.candidate) >= NARROW_BLOCKS
+    return known and COUNTED_NOISE * samples.excess.noise_ns <= free
 
 
 def slower_clock_ns(target: Target, samples: Samples) -> float:

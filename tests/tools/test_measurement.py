@@ -8,8 +8,8 @@ import pytest
 from judging import CONVOLUTION, LONG_INPUTS, task_of
 
 from tasks.spec import Target
-from tools.measurement import FULL_CHECKS, MAX_ROUNDS, MIN_ROUNDS, Excess, Samples, interleave
-from tools.plausibility import narrow
+from tools.measurement import LOOK_ROUNDS, MAX_ROUNDS, Excess, Samples, interleave
+from tools.plausibility import NARROW_BLOCKS, narrow
 from tools.session import Session
 from tools.subject import Limits
 from tools.timer import Timer
@@ -44,9 +44,13 @@ def session(tmp_path: Path) -> Session:
     return Session(task_of(tmp_path, CONVOLUTION, LONG_INPUTS), Target.CPU, Limits(), print)
 
 
-def measured(session: Session, times_ns: list[int], walls_ns: list[int]) -> tuple[Samples, ListedTimer]:
-    # Nothing waits for clocks to settle here: a call takes no time at all.
-    ours, theirs = (ListedTimer(session, itertools.cycle(times_ns), itertools.cycle(walls_ns)) for _ in range(2))
+def measured(
+    session: Session, times_ns: list[int], walls_ns: list[int], baseline_ns: list[int] | None = None
+) -> tuple[Samples, ListedTimer]:
+    ours, theirs = (
+        ListedTimer(session, itertools.cycle(times), itertools.cycle(walls_ns))
+        for times in (times_ns, baseline_ns or times_ns)
+    )
     return interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples)), ours
 
 
@@ -57,11 +61,17 @@ def _no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_steady_measurement_ends_with_the_fewest_rounds_and_all_its_checks(session: Session) -> None:
     samples, timer = measured(session, [20_000], [WALL_NS])
-    assert len(samples.candidate) == len(samples.baseline) == 2 * MIN_ROUNDS
-    # One while settling; blocks that were drawn twice are checked once.
-    assert 2 <= timer.full <= 1 + FULL_CHECKS
+    assert len(samples.candidate) == len(samples.baseline) == NARROW_BLOCKS
+    # One while settling, and one in each stretch.
+    assert timer.full == 1 + NARROW_BLOCKS // (2 * LOOK_ROUNDS)
     # Every call but the warm-up's and the one that was checked in full.
     assert timer.quick == sum(map(len, samples.candidate)) + 1
+
+
+def test_a_hopeless_candidate_is_not_measured_for_long(session: Session) -> None:
+    samples, timer = measured(session, [200_000, 203_000, 198_000], [WALL_NS], baseline_ns=[20_000])
+    assert len(samples.candidate) == 2 * LOOK_ROUNDS
+    assert timer.full == 2
 
 
 def test_a_measurement_whose_ratio_is_not_known_yet_goes_on(session: Session) -> None:
@@ -85,5 +95,5 @@ def test_a_measurement_whose_clocks_are_noisy_goes_on(session: Session) -> None:
     ],
 )
 def test_how_much_noise_of_the_clocks_is_too_much(times: list[int], noise_ns: float, enough: bool) -> None:
-    blocks = tuple((time,) for time in times * 12)
+    blocks = tuple((time,) for time in times * NARROW_BLOCKS)
     assert narrow(Target.CUDA, Samples(blocks, blocks, Excess(0.0, noise_ns), None)) is enough
