@@ -1,113 +1,134 @@
-"""The form of OpenAI Chat Completions: our messages as requests, and its answers as replies."""
+"""The form of OpenAI Chat Completions: our conversation as a request, and its answer as a reply."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
-from openai.types import CompletionUsage
-from openai.types.chat import ChatCompletion
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
-from agent.model import AssistantMessage, Message, ModelReply, SystemMessage, ToolMessage, UserMessage
-from runs.events import ToolCall, Usage
-from tasks.errors import ModelServerError
+from agent.chat_stream import assemble_chunks
+from agent.manner import Manner
+from agent.model import AssistantMessage, Message, ModelReply, SystemMessage, ToolDefinition, ToolMessage, UserMessage
+from agent.provider_json import JsonObject, first_text, object_of, objects_of, text_of, tool_calls, usage_of
+from agent.server_faults import fault_in_body, no_reply
+from agent.strict_schema import strict_schema
+from agent.think_tags import split_thoughts
+from runs.apis import ReasoningEcho
+from runs.events import ToolCall
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where servers put the reasoning; OpenAI's own Chat Completions has no field for it."""
-
-_JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
-
-
-def request_messages(messages: Sequence[Message], with_reasoning: bool) -> list[dict[str, JsonValue]]:
-    """The conversation as a request's `messages`."""
-    return [_request_message(message, with_reasoning) for message in messages]
+_CUT_OFF = ("max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
+"""Other words for `length`."""
 
 
-def _request_message(message: Message, with_reasoning: bool) -> dict[str, JsonValue]:
+class ChatForm:
+    """Chat Completions."""
+
+    path = "/chat/completions"
+
+    def body(
+        self, model: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], manner: Manner
+    ) -> JsonObject:
+        """The body of a request."""
+        options = manner.options
+        body: JsonObject = {"model": model, "messages": [_message(item, options.reasoning) for item in messages]}
+        if tools:
+            strict = options.strict and manner.sends("strict")
+            body["tools"] = [_tool(cast(JsonObject, tool), strict) for tool in tools]
+            if options.parallel_calls is not None and manner.sends("parallel_tool_calls"):
+                body["parallel_tool_calls"] = options.parallel_calls
+        if options.stream:
+            body["stream"] = True
+            if manner.sends("stream_options"):
+                body["stream_options"] = {"include_usage": True}
+        if options.temperature is not None and manner.sends("temperature"):
+            body["temperature"] = options.temperature
+        if options.output_tokens is not None:
+            body[manner.output_limit] = options.output_tokens
+        if options.effort is not None:
+            body["reasoning_effort"] = options.effort
+        return body
+
+    def assemble(self, events: Iterable[JsonObject]) -> JsonObject:
+        """The answer that a stream amounts to."""
+        return assemble_chunks(events)
+
+    def reply(self, answer: JsonObject) -> ModelReply:
+        """The reply in an answer; raises ServerFault where there is none."""
+        choice = next(iter(objects_of(answer.get("choices"))), None)
+        error = answer.get("error") or (choice or {}).get("error")
+        if error:
+            raise fault_in_body(error)
+        message = object_of(choice.get("message")) if choice else {}
+        if choice is None or not message:
+            raise no_reply(f"an answer without a message: {json.dumps(answer)[:300]}")
+        text, reasoning, fields = _text_and_reasoning(message)
+        finish_reason = text_of(choice.get("finish_reason")) or "stop"
+        if finish_reason == "error":
+            raise no_reply(f"a reply that ended with an error: {json.dumps(choice)[:300]}")
+        return ModelReply(
+            text=text,
+            reasoning=reasoning,
+            reasoning_fields=fields,
+            tool_calls=_calls(message),
+            usage=usage_of(answer.get("usage"), read="prompt", written="completion"),
+            finish_reason="length" if finish_reason.lower() in _CUT_OFF else finish_reason,
+            raw=answer,
+        )
+
+
+def _message(message: Message, echo: ReasoningEcho) -> JsonObject:
     match message:
         case SystemMessage() | UserMessage():
             return {"role": message.role, "content": message.text}
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
         case AssistantMessage():
-            request: dict[str, JsonValue] = {"role": "assistant", "content": message.text}
+            request: JsonObject = {"role": "assistant", "content": message.text}
             if message.tool_calls:
-                request["tool_calls"] = [_request_call(call) for call in message.tool_calls]
-            return {**request, **(message.reasoning if with_reasoning else {})}
+                request["tool_calls"] = [_call(call) for call in message.tool_calls]
+            return {**request, **_echoed(message.reasoning, echo)}
 
 
-def _request_call(call: ToolCall) -> JsonValue:
+def _echoed(fields: JsonObject, echo: ReasoningEcho) -> JsonObject:
+    """The reasoning that goes back. The authors of models that think in tags of the text advise against it."""
+    if echo is ReasoningEcho.EXCLUDE:
+        return {}
+    names = REASONING_FIELDS if echo is ReasoningEcho.AUTO else (*REASONING_FIELDS, "content")
+    return {name: value for name, value in fields.items() if name in names}
+
+
+def _call(call: ToolCall) -> JsonValue:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def reply_from(answer: ChatCompletion) -> ModelReply:
-    """The reply in an answer. The SDK does not validate answers, so nothing about their form is taken for granted."""
-    raw = _JSON_OBJECT.validate_python(answer.model_dump(mode="json", warnings=False))
-    choices = raw.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict):
-        error = json.dumps(raw.get("error") or raw)[:300]
-        raise ModelServerError(f"The model's server answered without a message: {error}")
-    reasoning = {name: message[name] for name in REASONING_FIELDS if message.get(name)}
-    return ModelReply(
-        text=_text(message.get("content")),
-        reasoning=_reasoning_text(reasoning),
-        reasoning_fields=reasoning,
-        tool_calls=_tool_calls(message.get("tool_calls")),
-        usage=_usage(answer.usage),
-        finish_reason=_text(choice.get("finish_reason")) or "stop",
-        raw=raw,
-    )
+def _tool(tool: JsonObject, strict: bool) -> JsonValue:
+    function = object_of(tool.get("function"))
+    schema = strict_schema(object_of(function.get("parameters"))) if strict else None
+    return {**tool, "function": {**function, "parameters": schema, "strict": True}} if schema else tool
 
 
-def _text(content: JsonValue) -> str:
-    """Content as text: most servers send a string, some a list of parts."""
-    if isinstance(content, list):
-        return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def _reasoning_text(fields: dict[str, JsonValue]) -> str:
-    """The reasoning as text, from the first field that holds any."""
-    return next(filter(None, map(_reasoning_of, fields.values())), "")
-
-
-def _reasoning_of(value: JsonValue) -> str:
-    if isinstance(value, list):
-        parts = (part for part in value if isinstance(part, dict))
-        return "\n".join(filter(None, (_text(part.get("text")) or _text(part.get("summary")) for part in parts)))
-    return _text(value)
-
-
-def _tool_calls(calls: JsonValue) -> tuple[ToolCall, ...]:
-    """The calls, each with an id of its own, which not every server gives."""
-    found: list[ToolCall] = []
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(call, dict) or not isinstance(function, dict):
-            continue
-        arguments = function.get("arguments")
-        call_id = _text(call.get("id"))
-        if not call_id or any(call_id == other.id for other in found):
-            call_id = f"call_{len(found)}"
-        found.append(
-            ToolCall(
-                id=call_id,
-                name=_text(function.get("name")) or "unnamed",
-                arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {}),
+def _text_and_reasoning(message: JsonObject) -> tuple[str, str, JsonObject]:
+    """The text, the reasoning as text, and the fields that go back to the server."""
+    text = text_of(message.get("content")) or text_of(message.get("refusal"))
+    # An empty text is kept: some servers want each reply's field back, and the same.
+    fields = {name: message[name] for name in REASONING_FIELDS if message.get(name) not in (None, [])}
+    if any(fields.values()):
+        details = "\n".join(
+            filter(
+                None, (first_text(part, ("text", "summary")) for part in objects_of(fields.get("reasoning_details")))
             )
         )
-    return tuple(found)
+        return text, first_text(fields, REASONING_FIELDS[:2]) or details, fields
+    thoughts, rest = split_thoughts(text)
+    return (rest, thoughts, {**fields, "content": text}) if rest != text else (text, "", fields)
 
 
-def _usage(usage: CompletionUsage | None) -> Usage:
-    if usage is None:
-        return Usage()
-    cached = usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens
-    reasoning = usage.completion_tokens_details and usage.completion_tokens_details.reasoning_tokens
-    return Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cached_tokens=cached or 0,
-        reasoning_tokens=reasoning or 0,
+def _calls(message: JsonObject) -> tuple[ToolCall, ...]:
+    calls = [(call, object_of(call.get("function"))) for call in objects_of(message.get("tool_calls"))]
+    return tool_calls(
+        (text_of(call.get("id")), text_of(function.get("name")), function.get("arguments"))
+        for call, function in calls
+        if function
     )

@@ -1,14 +1,18 @@
 """Choosing the model of a run from what the caller named and the environment holds."""
 
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
 
+from agent.address import without_secrets
 from agent.model import ModelClient
 from agent.prices import prices_of
+from agent.quirks import options_for
 from agent.recorded import NAME, RecordedModel, find_recording, recording_of
-from runs.config import Limits, Prices
+from agent.simulated.model import NAME as SIMULATED
+from agent.simulated.model import SimulatedModel
+from runs.config import Limits, ModelOptions, Prices
 from tasks.errors import UsageError
 from tasks.spec import Target
 
@@ -27,6 +31,8 @@ class Choice:
     make_client: Callable[[], ModelClient]
     base_url: str | None = None
     """Without any password in it."""
+    options: ModelOptions | None = None
+    """How the server is asked; None for a recording."""
     recorded_from: str | None = None
     prices: Prices | None = None
     by_default: bool = False
@@ -34,15 +40,26 @@ class Choice:
 
 
 def choose(
-    model: str | None, base_url: str | None, task: str, target: Target, environment: Mapping[str, str] = os.environ
+    model: str | None,
+    base_url: str | None,
+    task: str,
+    target: Target,
+    environment: Mapping[str, str] = os.environ,
+    asked: ModelOptions = ModelOptions(),  # noqa: B008
 ) -> Choice:
-    """The model that the caller means; raises UsageError where that cannot be told."""
+    """The model that the caller means; raises UsageError where that cannot be told.
+
+    Of `asked`, only what was set explicitly counts; the rest is the table's of quirks. A run that is resumed gives the
+    options that its configuration holds.
+    """
     key = next((environment[name] for name in KEY_NAMES if environment.get(name)), None)
     url = base_url or environment.get("OPENAI_BASE_URL") or None
     if model is None and key is None and url is None:
         return _recorded(None, task, target, by_default=True)
     if model is not None and (model == NAME or model.startswith(f"{NAME}:")):
         return _recorded(model.removeprefix(NAME).removeprefix(":") or None, task, target)
+    if model is not None and (model == SIMULATED or model.startswith(f"{SIMULATED}:")):
+        return _simulated(model)
     if model is None and url is not None:
         raise UsageError(f"Which model of {url}? Name one with --model.")
     model = model or DEFAULT_MODEL
@@ -51,7 +68,7 @@ def choose(
             f"There is no key for {model}. Set OPENAI_API_KEY, or name a server of your own with --base-url, "
             "or replay a recorded run with --model recorded."
         )
-    return _served(model, key or NO_KEY, url)
+    return _served(model, key or NO_KEY, url, options_for(model, asked))
 
 
 def require_prices(limits: Limits, choice: Choice) -> None:
@@ -63,16 +80,25 @@ def require_prices(limits: Limits, choice: Choice) -> None:
         )
 
 
-def _served(model: str, key: str, url: str | None) -> Choice:
+def _served(model: str, key: str, url: str | None, options: ModelOptions) -> Choice:
     # The SDK takes most of a second to import, which a replay need not pay for.
-    from agent.openai_chat import OpenAIChat
+    from agent.served import ServedModel
 
     return Choice(
         name=model,
-        make_client=lambda: OpenAIChat(model, key, url),
-        base_url=None if url is None else _without_password(url),
+        make_client=lambda: ServedModel(model, key, url, options),
+        base_url=None if url is None else without_secrets(url),
+        options=options,
         prices=prices_of(model),
     )
+
+
+def _simulated(asked: str) -> Choice:
+    _, _, seed = asked.partition(":")
+    if not (seed or "0").isdecimal():
+        raise UsageError(f"The seed of {asked} is no number; say {SIMULATED}:7, or only {SIMULATED} for the seed 0.")
+    numbers = itertools.count(1)
+    return Choice(name=asked, make_client=lambda: SimulatedModel(int(seed or "0"), next(numbers)))
 
 
 def _recorded(asked: str | None, task: str, target: Target, by_default: bool = False) -> Choice:
@@ -87,8 +113,3 @@ def _recorded(asked: str | None, task: str, target: Target, by_default: bool = F
         recorded_from=f"{recorded_task}/{run.id}/{rollout}",
         by_default=by_default,
     )
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))

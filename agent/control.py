@@ -1,29 +1,14 @@
-"""The exceptions that steer a rollout, one tree.
+"""The exception that steers a rollout: it is over, for a reason and by somebody's doing."""
 
-Steer
-├── Nudge         this reply could not be used; it carries the message for the model, and the rollout goes on
-└── EndRollout    the rollout is over; it carries the reason
-"""
-
-from runs.events import EndReason
+from runs.events import Culprit, EndReason, usual_culprit
 
 
-class Steer(Exception):
-    """Leaves a step before its end."""
-
-
-class Nudge(Steer):
-    """The reply held nothing that could be carried out; the text is empty where the model has been told already."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-
-class EndRollout(Steer):
+class EndRollout(Exception):
     """The rollout is over."""
 
-    def __init__(self, reason: EndReason, message: str) -> None:
+    def __init__(self, reason: EndReason, message: str, culprit: Culprit | None = None) -> None:
+        """Without a culprit, it is the one who usually is behind the reason."""
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.culprit = culprit or usual_culprit(reason)

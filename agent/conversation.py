@@ -2,45 +2,67 @@
 
 import json
 
-from agent.model import AssistantMessage, Message, ModelReply, SystemMessage, ToolMessage, UserMessage
-from runs.events import ToolCall
+from agent.model import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agent.window import size_of
+from runs.events import Compacted, Event, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
 
 
 class Conversation:
-    """What has been said. A turn (a reply and everything said about it) is kept or removed only as a whole."""
+    """What has been said, built from the rollout's events alone, so that a resumed rollout says the same.
 
-    def __init__(self, system_prompt: str, opening: str) -> None:
-        self._system = SystemMessage(text=system_prompt)
-        self._opening = opening
+    A turn (a reply and everything said about it) is kept or removed only as a whole: servers refuse a call without its
+    result, and models copy the gaps of shortened calls into new ones.
+    """
+
+    def __init__(self, started: RolloutStarted) -> None:
+        self._system = SystemMessage(text=started.system_prompt)
+        self._opening = started.opening
+        self._tools_size = len(json.dumps(started.tools))
         self._note = ""
         self._turns: list[list[Message]] = []
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages, oldest first."""
-        opening = UserMessage(text=f"{self._opening}\n\n{self._note}".strip())
-        return (self._system, opening, *(message for turn in self._turns for message in turn))
+        return (*self._head(self._note), *(message for turn in self._turns for message in turn))
 
-    def add_reply(self, reply: ModelReply) -> None:
-        """Begin a turn with the model's reply."""
-        calls = tuple(call.model_copy(update={"arguments": _replayable(call)}) for call in reply.tool_calls)
-        self._turns.append([AssistantMessage(text=reply.text, tool_calls=calls, reasoning=reply.reasoning_fields)])
+    @property
+    def size_bytes(self) -> int:
+        """Of all that a request sends, tools included."""
+        return self.size_without(0, self._note)
 
-    def add_result(self, call_id: str, text: str) -> None:
-        """Answer one call of the turn's reply."""
-        self._turns[-1].append(ToolMessage(call_id=call_id, text=text))
+    @property
+    def turns(self) -> int:
+        """How many turns it holds."""
+        return len(self._turns)
 
-    def add_user(self, text: str) -> None:
-        """Say something at the turn's end."""
-        self._turns[-1].append(UserMessage(text=text))
+    def size_without(self, turns: int, note: str) -> int:
+        """The bytes that would be left without the oldest turns, and with a note in their place."""
+        kept = (message for turn in self._turns[turns:] for message in turn)
+        return self._tools_size + size_of((*self._head(note), *kept))
 
-    def compact(self, note: str) -> tuple[int, int]:
-        """Remove the older half of the turns and leave a note; returns how many went and how many stayed."""
-        removed = len(self._turns) // 2
-        if removed:
-            del self._turns[:removed]
-            self._note = note
-        return removed, len(self._turns)
+    def see(self, event: Event) -> None:
+        """Take in the next event of the rollout."""
+        match event:
+            case ModelReplied():
+                self._turns.append([_assistant_message(event)])
+            case ToolReturned():
+                self._turns[-1].append(ToolMessage(call_id=event.call_id, text=event.reply.text))
+            case Nudged():
+                self._turns[-1].append(UserMessage(text=event.text))
+            case Compacted():
+                del self._turns[: event.turns_removed]
+                self._note = event.note
+            case _:
+                pass
+
+    def _head(self, note: str) -> tuple[Message, Message]:
+        return self._system, UserMessage(text=f"{self._opening}\n\n{note}".strip())
+
+
+def _assistant_message(event: ModelReplied) -> AssistantMessage:
+    calls = tuple(call.model_copy(update={"arguments": _replayable(call)}) for call in event.tool_calls)
+    return AssistantMessage(text=event.text, tool_calls=calls, reasoning=event.reasoning_fields)
 
 
 def _replayable(call: ToolCall) -> str:

@@ -1,45 +1,31 @@
 """The loop of one rollout: ask the model, carry out its calls, until something ends it."""
 
-import time
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from agent.acting import finish_turn
+from agent.asking import ask
 from agent.budget import Budget
-from agent.control import EndRollout, Nudge
-from agent.conversation import Conversation
-from agent.model import ContextOverflowError, ModelClient, ModelReply, Patience, RecordingExhaustedError, Retry
-from agent.prompt import phrase
-from runs.events import (
-    BudgetSpent,
-    Compacted,
-    Ended,
-    EndReason,
-    Event,
-    ModelReplied,
-    Retried,
-    RolloutStarted,
-    Submitted,
-    ToolCall,
-    ToolReturned,
-)
+from agent.course import Course
+from agent.ends import end_by
+from agent.model import ModelClient
+from agent.state import RolloutState
+from runs.accounting import seconds_since
+from runs.events import Ended, EndReason, Event, Resumed, RolloutStarted
 from runs.log import TranscriptLog
 from runs.store import RunDirectory
-from tasks.errors import HarnessError, ModelServerError, UnavailableError
-from tools.results import Evaluation, Fault, Refused, ToolReply, ToolResult
-from tools.verdict import culprit
 
 if TYPE_CHECKING:
     # The tools need PyTorch, whose import everything else would wait for.
     from tools.toolbox import Tools
 
-MOST_NUDGES = 3
-"""How many replies in a row may hold nothing to carry out; one more ends the rollout."""
-
 
 class Rollout:
-    """One conversation between a model and the tools; every event is on the disk before the next thing happens."""
+    """One conversation between a model and the tools; every event is on the disk before the next thing happens.
 
-    _log: TranscriptLog
+    What is done next follows from the events alone, so a rollout whose process was killed goes on from its transcript.
+    """
 
     def __init__(
         self,
@@ -49,141 +35,69 @@ class Rollout:
         tools: "Tools",
         budget: Budget,
         watch: Callable[[Event], None],
+        *,
+        stopping: threading.Event | None = None,
+        history: Sequence[Event] = (),
+        context_tokens: int | None = None,
     ) -> None:
+        """Prepare a rollout.
+
+        Args:
+            run: where its transcript and its candidates are kept.
+            started: its first event; of a resumed rollout, the first of `history`.
+            client: the model.
+            tools: they know the candidates that `history` tells of.
+            budget: its own, with its share in the run's; what `history` spent is counted in it.
+            watch: is told each event after it is on the disk.
+            stopping: once it is set, the rollout ends as interrupted before it spends anything more.
+            history: of a rollout that is resumed, all events that its transcript holds.
+            context_tokens: what the model takes at most, where that is known.
+        """
         self._run = run
         self._started = started
         self._client = client
         self._tools = tools
         self._budget = budget
         self._watch = watch
-        self._conversation = Conversation(started.system_prompt, started.opening)
-        self._turn = 0
-        self._nudges = 0
+        self._stopping = stopping or threading.Event()
+        self._history = history
+        self._state = RolloutState(started, context_tokens)
+        for event in history[1:]:
+            self._state.see(event)
 
     def run(self) -> Ended:
-        """Go on until an end; the reason is in the event returned, which is also the transcript's last."""
-        with TranscriptLog(self._run.transcript(self._started.rollout)) as log:
-            self._log = log
-            try:
-                self._record(self._started)
-                while True:
-                    self._step()
-            except EndRollout as end:
-                return self._end(end.reason, end.message)
-            except KeyboardInterrupt:
-                return self._end(EndReason.INTERRUPTED, "Stopped from the keyboard or by a signal.")
-            except Exception as error:
-                if not log.failed:
-                    self._end(EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
-                raise
+        """Go on until an end; the reason is in the event returned, which is also the transcript's last.
 
-    def _step(self) -> None:
-        """One turn."""
-        self._budget.check()
-        self._turn += 1
-        reply = self._query()
-        self._conversation.add_reply(reply)
-        try:
-            self._act_on(reply)
-            self._nudges = 0
-        except Nudge as nudge:
-            self._nudges += 1
-            if self._nudges > MOST_NUDGES:
-                message = f"{self._nudges} replies in a row held no tool call that could be carried out."
-                raise EndRollout(EndReason.MODEL_STOPPED, message) from nudge
-            if nudge.text:
-                self._conversation.add_user(nudge.text)
-        finally:
-            if not self._log.failed:
-                self._record(BudgetSpent(turn=self._turn, spent=self._budget.spent, left=self._budget.left))
-
-    def _query(self) -> ModelReply:
-        """Ask for a reply, of a shorter conversation if the whole one is too long for the model."""
-        patience = Patience(seconds=self._budget.left.seconds, on_retry=self._note_retry)
-        while True:
-            began = time.monotonic()
-            try:
-                reply = self._client.query(self._conversation.messages, self._tools.definitions(), patience)
-            except ContextOverflowError as error:
-                removed, kept = self._conversation.compact(phrase("compacted"))
-                if not removed:
-                    raise EndRollout(EndReason.CONTEXT_OVERFLOW, str(error)) from error
-                self._record(Compacted(turn=self._turn, turns_removed=removed, turns_kept=kept))
-                continue
-            except RecordingExhaustedError as error:
-                raise EndRollout(EndReason.RECORDING_EXHAUSTED, str(error)) from error
-            except ModelServerError as error:
-                self._budget.check()
-                raise EndRollout(EndReason.MODEL_SERVER_ERROR, str(error)) from error
-            self._note_reply(reply, time.monotonic() - began)
-            return reply
-
-    def _act_on(self, reply: ModelReply) -> None:
-        """Give every call of a reply exactly one answer; `submit` comes last."""
-        if reply.finish_reason == "length":
-            # The arguments may be complete JSON and still be half of the code the model meant to write.
-            self._refuse(reply.tool_calls, phrase("cut_off"))
-            raise Nudge("" if reply.tool_calls else phrase("cut_off"))
-        if not reply.tool_calls:
-            raise Nudge(phrase("nudge"))
-        calls = sorted(reply.tool_calls, key=lambda call: call.name == "submit")
-        for position, call in enumerate(calls, start=1):
-            end = self._execute(call)
-            if end is not None:
-                self._refuse(calls[position:], phrase("over"))
-                raise end
-
-    def _execute(self, call: ToolCall) -> EndRollout | None:
-        """Carry out one call; returns what ends the rollout, if its result does."""
-        began = time.monotonic()
-        try:
-            reply = self._tools.call(call.name, call.arguments)
-        except (HarnessError, UnavailableError) as error:
-            raise EndRollout(EndReason.TOOL_FAULT, f"{call.name}: {error}") from error
-        if reply.candidate is not None:
-            self._run.save_candidate(reply.candidate, self._tools.candidate_text(reply.candidate))
-        self._answer(call, reply, executed=True, seconds=time.monotonic() - began)
-        result = reply.result
-        if fault := _fault_of_ours(result):
-            return EndRollout(EndReason.TOOL_FAULT, fault.message)
-        if reply.ends_rollout and isinstance(result, Evaluation):
-            self._record(Submitted(turn=self._turn, candidate=result.candidate, evaluation=result))
-            said = result.message if result.fault is None else f"{result.verdict.value}: {result.message}"
-            return EndRollout(EndReason.SUBMITTED, said)
-        return None
-
-    def _refuse(self, calls: Sequence[ToolCall], text: str) -> None:
-        """Answer calls without carrying them out: a server wants an answer to each."""
-        for call in calls:
-            reply = ToolReply(text=text, result=Refused(message=text))
-            self._answer(call, reply, executed=False, seconds=0.0)
-
-    def _answer(self, call: ToolCall, reply: ToolReply, *, executed: bool, seconds: float) -> None:
-        self._record(
-            ToolReturned(
-                turn=self._turn, call_id=call.id, tool=call.name, reply=reply, executed=executed, seconds=seconds
+        Raises:
+            UsageError: the transcript exists already, or another process is writing it.
+            StorageError: the transcript can no longer be written.
+            Exception: one that nobody foresaw; it is in the transcript, too.
+        """
+        with TranscriptLog(self._run.transcript(self._started.rollout), self._history) as log:
+            course = Course(
+                self._run, self._client, self._tools, self._budget, self._watch, self._stopping, self._state, log
             )
-        )
-        self._conversation.add_result(call.id, reply.text)
+            try:
+                self._begin(course)
+                while True:
+                    course.require_not_stopped()
+                    ask(course)
+                    finish_turn(course)
+            except (Exception, KeyboardInterrupt) as error:
+                if log.failed:
+                    raise
+                end = end_by(error)
+                ended = Ended(turn=self._state.turn, reason=end.reason, message=end.message, culprit=end.culprit)
+                ended = course.record(ended)
+                if ended.reason is EndReason.INTERNAL_ERROR:
+                    raise
+                return ended
 
-    def _note_reply(self, reply: ModelReply, seconds: float) -> None:
-        cost = self._budget.charge(reply.usage)
-        shared = reply.model_dump(exclude={"reasoning_fields"})
-        self._record(ModelReplied(turn=self._turn, seconds=seconds, cost_usd=cost, **shared))
-
-    def _note_retry(self, retry: Retry) -> None:
-        self._record(Retried(turn=self._turn, attempt=retry.attempt, error=retry.error, wait_s=retry.wait_s))
-
-    def _end(self, reason: EndReason, message: str) -> Ended:
-        ended = self._log.append(Ended(turn=self._turn, reason=reason, message=message))
-        self._watch(ended)
-        return ended
-
-    def _record(self, event: Event) -> None:
-        self._watch(self._log.append(event))
-
-
-def _fault_of_ours(result: ToolResult) -> Fault | None:
-    """The fault of the machine or the harness in a result, if that is what it is."""
-    fault = result.fault if isinstance(result, Evaluation) else result
-    return fault if isinstance(fault, Fault) and culprit(fault.verdict) in ("machine", "harness") else None
+    def _begin(self, course: Course) -> None:
+        if not self._history:
+            course.record(self._started)
+            return
+        spent, limits = self._budget.spent, self._budget.limits
+        gap_s = seconds_since(self._history[-1])
+        course.record(Resumed(turn=self._state.turn, spent=spent, limits=limits, gap_s=gap_s))
+        finish_turn(course)

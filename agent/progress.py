@@ -1,5 +1,6 @@
 """Progress of a run, a line as each thing happens; on a terminal also what is being waited for."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -8,9 +9,10 @@ from rich.rule import Rule
 from rich.status import Status
 from rich.text import Text
 
-from runs.events import Ended, Event, ModelReplied, Retried, RolloutStarted, ToolReturned
+from runs.events import Compacted, Ended, Event, ModelReplied, Resumed, Retried, RolloutStarted, ToolReturned
+from runs.origin import Origin
 from runs.summary import call_row
-from runs.terminal import call_line, printable
+from runs.terminal import call_line, printable, short
 
 MOST_TEXT = 160
 """Characters of a reply that a progress line shows."""
@@ -19,8 +21,10 @@ MOST_TEXT = 160
 class Progress:
     """Watches the events of rollouts. A context manager: leaving it stops the spinner."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, several: bool = False) -> None:
+        """`several` says that rollouts go on at once: each line begins with its rollout's name."""
         self._console = console
+        self._several = several
         self._status: Status | None = Status("", console=console) if console.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -50,24 +54,53 @@ class Progress:
         else:
             self.say(text)
 
-    def watch(self, event: Event) -> None:
-        """Tell about an event."""
+    def watcher(self, rollout: str) -> Callable[[Event], None]:
+        """What tells about the events of one rollout; each may be called from a thread of its own."""
+        name = f"{rollout}  " if self._several else ""
+        return lambda event: self._watch(event, name)
+
+    def _watch(self, event: Event, name: str) -> None:
         match event:
             case RolloutStarted():
-                self._console.print(Rule(event.rollout, align="left", characters="-"))
-                self.waiting_for(f"{event.model} is thinking")
+                self._started(event, name)
             case ModelReplied():
-                self.say(_reply_line(event))
-                self.waiting_for(", ".join(call.name for call in event.tool_calls) or "the model is thinking")
+                self.say(name + _reply_line(event))
+                if event.note:
+                    self.say(f"{name}turn {event.turn}  note: {event.note}")
+                self._now(", ".join(call.name for call in event.tool_calls) or "the model is thinking")
             case ToolReturned():
-                self._console.print(call_line(call_row(event)), soft_wrap=True)
-                self.waiting_for("the model is thinking")
+                self._console.print(Text(name).append_text(call_line(call_row(event))), soft_wrap=True)
+                self._now("the model is thinking")
             case Retried():
-                self.say(f"turn {event.turn}  trying again in {event.wait_s:.0f} s: {event.error}")
+                self.say(f"{name}turn {event.turn}  trying again in {event.wait_s:.0f} s: {event.error}")
+            case Compacted():
+                self.say(f"{name}turn {event.turn}  the conversation is too long: {event.turns_removed} turns leave it")
+            case Resumed():
+                self.say(f"{name}resumed after turn {event.turn}")
             case Ended():
-                self.say(f"ended: {event.reason.value}: {event.message}")
+                self.say(f"{name}ended: {event.reason.value}: {event.message}")
             case _:
                 pass
+
+    def _started(self, event: RolloutStarted, name: str) -> None:
+        whence = _whence(event.origin)
+        if self._several:
+            self.say(f"{name}started{whence}")
+        else:
+            self._console.print(Rule(event.rollout + whence, align="left", characters="-"))
+        self._now(f"{event.model} is thinking")
+
+    def _now(self, what: str) -> None:
+        """Show what a rollout waits for; of several at once no one says what all wait for."""
+        self.waiting_for("several rollouts" if self._several else what)
+
+
+def _whence(origin: Origin | None) -> str:
+    """What a rollout started from, to follow its name."""
+    if origin is None or not origin.parents:
+        return ""
+    island = "" if origin.island is None else f" on island {origin.island}"
+    return f"{island} from {' and '.join(map(short, origin.parents))}"
 
 
 def _reply_line(event: ModelReplied) -> str:

@@ -1,10 +1,13 @@
 """The words the model is given: Markdown files in `agent/prompts/`, filled in by Jinja."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from agent.ledger import Attempt
+from agent.strategies.strategy import Start
 from runs.config import Limits
 from tools.briefing import Briefing
 
@@ -21,9 +24,31 @@ def system_prompt(briefing: Briefing, limits: Limits) -> str:
     )
 
 
+def opening(start: Start) -> str:
+    """The first message of a rollout: to begin, or to go on from what earlier rollouts have found."""
+    if not start.parents and not start.lessons:
+        return phrase("opening")
+    return _render("continued", parents=start.parents, lessons=start.lessons)
+
+
 def phrase(name: str) -> str:
-    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `compacted`."""
+    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `stuck`."""
     return _render(name)
+
+
+def compaction_note(
+    attempts: Sequence[Attempt], left_out: Mapping[str, int], best: Attempt | None, best_text: str, profile: str
+) -> str:
+    """What stands in the place of removed turns.
+
+    Args:
+        attempts: those that are listed, oldest first.
+        left_out: how many older ones there were of each verdict.
+        best: the best candidate so far; None where none was right and timed.
+        best_text: its whole text.
+        profile: what the last profile said; empty where there was none.
+    """
+    return _render("compacted", attempts=attempts, left_out=left_out, best=best, best_text=best_text, profile=profile)
 
 
 def _render(name: str, **values: object) -> str:

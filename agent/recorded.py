@@ -25,6 +25,10 @@ class RecordedModel:
         """Always `recorded`; the run's configuration says from where."""
         return NAME
 
+    def skip(self, count: int) -> None:
+        """Take so many further replies for given: those that a resumed or forked rollout has already."""
+        self._given = min(self._given + count, len(self._replies))
+
     def query(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], patience: Patience) -> ModelReply:  # noqa: ARG002
         """The next recorded reply."""
         if self._given == len(self._replies):
@@ -34,6 +38,7 @@ class RecordedModel:
         return ModelReply(
             text=event.text,
             reasoning=event.reasoning,
+            reasoning_fields=event.reasoning_fields,
             tool_calls=event.tool_calls,
             finish_reason=event.finish_reason,
             raw=event.raw,

@@ -1,7 +1,7 @@
 """What `run` does: lets a model work on a task within its limits, keeps the transcript, prints the table of turns."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,10 +9,14 @@ import typer
 from rich.console import Console
 
 from agent.choice import choose, require_prices
+from agent.interruption import Interruption
 from agent.progress import Progress
-from agent.session import Plan, create, roll_out
-from runs.config import Limits
-from runs.events import Ended, EndReason
+from agent.scheduling import at_once, one_by_one
+from agent.session import Plan, Session, create
+from agent.workplace import Workplace, workplace
+from runs.config import Limits, ModelOptions
+from runs.events import Culprit, Ended, EndReason
+from runs.origin import StrategyConfig
 from runs.store import RunDirectory, check_writable
 from runs.summary import summarize
 from runs.terminal import make_console, totals, turns_table
@@ -21,7 +25,9 @@ from tasks.target import Target
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 INTERRUPTED_EXIT = 130
-FAULTS = (EndReason.MODEL_SERVER_ERROR, EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
+FAULTS = (Culprit.SERVER, Culprit.MACHINE, Culprit.HARNESS)
+REFUSED = (EndReason.MODEL_SERVER_ERROR, EndReason.QUOTA_EXHAUSTED)
+"""Ends with which the model's server let no rollout go on, whoever's fault that is."""
 
 
 def run_on_task(
@@ -29,9 +35,11 @@ def run_on_task(
     *,
     model: str | None,
     base_url: str | None,
+    options: ModelOptions,
     target: Target | None,
+    strategy: StrategyConfig,
     limits: Limits,
-    rollouts: int,
+    budget: Limits,
     out: Path,
     note: str | None,
     require: RequiredSandbox | None,
@@ -40,26 +48,36 @@ def run_on_task(
     found = find_task(task)
     check_writable(out)
     # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
-    from tools.judge import Judge
     from tools.targets import default_target
-    from tools.toolbox import Toolbox
 
     chosen_target = target or default_target()
     require_sandbox(require, chosen_target)
-    choice = choose(model, base_url, found.name, chosen_target)
-    require_prices(limits, choice)
-    plan = Plan(found, task, chosen_target, choice, rollouts, limits, out, note)
+    choice = choose(model, base_url, found.name, chosen_target, asked=options)
+    require_prices(budget, choice)
+    plan = Plan(found, task, chosen_target, choice, strategy, limits, budget, out, note)
+    roll_out(plan, lambda place: create(plan, place.briefing))
+
+
+def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
+    """Carry out what is to be done of a run and tell what came of it; ends the program with what ended the rollouts."""
+    choice, parallel = plan.choice, plan.strategy.parallel
     console = make_console()
-    with _termination_as_interrupt(), Progress(console) as progress:
+    with _termination_as_interrupt(), Progress(console, several=parallel > 1) as progress:
         if choice.by_default:
             progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
-        progress.say(f"{found.name} on {chosen_target.value}, {choice.recorded_from or choice.name}")
+        progress.say(f"{plan.task.name} on {plan.target.value}, {choice.recorded_from or choice.name}")
         progress.note("measuring the baselines")
-        with Judge(found, chosen_target, progress=progress.note) as judge:
-            briefing = judge.briefing()
-            run_directory = create(plan, briefing)
-            ends = roll_out(plan, run_directory, briefing, lambda: Toolbox(judge), progress)
-    _conclude(console, run_directory, ends)
+        with workplace(plan.task, plan.target, parallel, progress.note) as place:
+            run = open_run(place)
+            interruption = Interruption()
+            session = Session(plan, run, place.briefing, place.make_tools, progress.watcher, interruption)
+
+            def stop() -> None:
+                interruption.stop()
+                place.hang_up()
+
+            ends = one_by_one(session.next_work) if parallel == 1 else at_once(session.next_work, parallel, stop)
+    _conclude(console, run, ends)
 
 
 def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) -> None:
@@ -70,10 +88,9 @@ def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) 
         console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target.value}, {rollout}"))
         console.print(totals(summary))
         console.print(f"transcript: {run_directory.transcript(rollout)}", soft_wrap=True, markup=False)
-    reasons = {end.reason for end in ends}
-    if EndReason.INTERRUPTED in reasons:
+    if any(end.reason is EndReason.INTERRUPTED for end in ends):
         raise typer.Exit(INTERRUPTED_EXIT)
-    if reasons.intersection(FAULTS):
+    if any(end.culprit in FAULTS or end.reason in REFUSED for end in ends):
         raise typer.Exit(3)
 
 

@@ -1,19 +1,31 @@
-"""A run: its configuration is written down, then its rollouts follow one after the other."""
+"""A run: its configuration is written down, then its strategy says what each rollout starts from, to the end."""
 
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.budget import Budget
+from agent.budget import Budget, RunBudget
 from agent.choice import Choice
+from agent.control import EndRollout
+from agent.interruption import InterruptibleClient, Interruption
 from agent.loop import Rollout
-from agent.progress import Progress
-from agent.prompt import phrase, system_prompt
-from runs.config import Limits, RunConfig
-from runs.events import Ended, EndReason, RolloutStarted
+from agent.model import ModelClient
+from agent.pasts import Pasts
+from agent.prompt import opening, system_prompt
+from agent.resuming import can_go_on, resumed, spending_of_run
+from agent.strategies.choosing import strategy_of
+from agent.strategies.floor import is_near
+from agent.strategies.strategy import Start
+from runs.accounting import spending_of
+from runs.config import ForkedFrom, Limits, RunConfig
+from runs.events import Culprit, Ended, EndReason, Event, RolloutStarted
+from runs.origin import StrategyConfig
 from runs.store import RunDirectory, create_run, new_run_id
+from runs.summary import started as started_event
 from runs.surroundings import commit, versions
 from tasks.loader import Task
 from tasks.spec import Target
@@ -22,6 +34,10 @@ from tools.briefing import Briefing
 if TYPE_CHECKING:
     # The tools need PyTorch, whose import everything else would wait for.
     from tools.toolbox import Tools
+
+MOST_FAULTS = 2
+"""So many rollouts in a row that the server, the machine or the harness ended: then no further one is started."""
+_FAULTS = (Culprit.SERVER, Culprit.MACHINE, Culprit.HARNESS)
 
 
 @dataclass(frozen=True)
@@ -32,10 +48,14 @@ class Plan:
     task_argument: str
     target: Target
     choice: Choice
-    rollouts: int
+    strategy: StrategyConfig
     limits: Limits
+    """Of each rollout."""
+    budget: Limits
+    """Of all rollouts together."""
     root: Path
     note: str | None
+    forked_from: ForkedFrom | None = None
 
 
 def create(plan: Plan, briefing: Briefing) -> RunDirectory:
@@ -52,42 +72,151 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
             model=plan.choice.name,
             base_url=plan.choice.base_url,
             recorded_from=plan.choice.recorded_from,
-            rollouts=plan.rollouts,
+            rollouts=plan.strategy.rollouts,
+            strategy=plan.strategy,
             limits=plan.limits,
+            budget=plan.budget,
             prices=plan.choice.prices,
+            model_options=plan.choice.options,
             versions=versions(),
             commit=commit(),
             machine=briefing.machine,
             provenance=plan.note or _provenance(plan.choice),
+            forked_from=plan.forked_from,
         ),
     )
 
 
-def roll_out(
-    plan: Plan, run: RunDirectory, briefing: Briefing, make_tools: "Callable[[], Tools]", progress: Progress
-) -> list[Ended]:
-    """All rollouts of a run, or those up to the one that was interrupted."""
-    ends: list[Ended] = []
-    for number in range(1, plan.rollouts + 1):
-        tools = make_tools()
+class Session:
+    """The rollouts of one run, those of earlier processes included.
+
+    They may go on in threads of their own; `next_work` itself is for one thread only.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunDirectory,
+        briefing: Briefing,
+        make_tools: "Callable[[], Tools]",
+        watch: Callable[[str], Callable[[Event], None]],
+        interruption: Interruption | None = None,
+    ) -> None:
+        """`watch` gives whoever watches the rollout of a name; once stopped by `interruption`, all rollouts end."""
+        self._plan = plan
+        self._run = run
+        self._briefing = briefing
+        self._make_tools = make_tools
+        self._watch = watch
+        self._interruption = interruption or Interruption()
+        self._context_tokens = None if plan.choice.options is None else plan.choice.options.context_tokens
+        self._strategy = strategy_of(plan.strategy)
+        self._pasts = Pasts(run)
+        # One that was killed before its first event was whole has not begun.
+        histories = {name: events for name in run.rollouts() if (events := run.events(name))}
+        self._unfinished = deque(name for name, events in histories.items() if can_go_on(events, plan.limits))
+        self._budget = RunBudget(plan.budget, plan.choice.prices, before=spending_of_run(tuple(histories.values())))
+        self._begun: list[RolloutStarted] = []
+        self._ends: list[Ended] = []
+        self._lock = threading.Lock()
+        """Of `_ends`, which rollouts add to."""
+
+    def next_work(self) -> Callable[[], Ended] | None:
+        """The next rollout, ready to be carried out; None where none is to be started now.
+
+        Unfinished ones of earlier processes come first.
+        """
+        if self._interruption.stopping.is_set() or self._is_over():
+            return None
+        if self._unfinished:
+            return self._go_on(self._unfinished.popleft())
+        pasts = self._pasts.of(self._begun)
+        if is_near(pasts, self._briefing.floor_ns):
+            return None
+        start = self._strategy.next_start(pasts)
+        return None if start is None else self._begin(start, f"rollout-{len(pasts) + 1}")
+
+    def _is_over(self) -> bool:
+        """Whether what has happened forbids further rollouts."""
+        with self._lock:
+            last = self._ends[-MOST_FAULTS:]
+        if any(end.reason in (EndReason.INTERRUPTED, EndReason.QUOTA_EXHAUSTED) for end in last):
+            return True
+        if len(last) == MOST_FAULTS and all(end.culprit in _FAULTS for end in last):
+            return True
+        try:
+            self._budget.check()
+        except EndRollout:
+            return True
+        return False
+
+    def _begin(self, start: Start, name: str) -> Callable[[], Ended]:
+        plan, tools = self._plan, self._tools(parent.candidate for parent in start.parents)
         started = RolloutStarted(
             turn=0,
-            rollout=f"rollout-{number}",
+            rollout=name,
             task=plan.task.name,
             target=plan.target,
             model=plan.choice.name,
             limits=plan.limits,
-            system_prompt=system_prompt(briefing, plan.limits),
-            opening=phrase("opening"),
+            system_prompt=system_prompt(self._briefing, plan.limits),
+            opening=opening(start),
+            origin=start.origin,
             tools=tuple(tools.definitions()),
-            briefing=briefing,
+            briefing=self._briefing,
         )
-        budget = Budget(plan.limits, plan.choice.prices)
-        rollout = Rollout(run, started, plan.choice.make_client(), tools, budget, progress.watch)
-        ends.append(rollout.run())
-        if ends[-1].reason is EndReason.INTERRUPTED:
-            break
-    return ends
+        self._begun.append(started)
+        return self._work(
+            Rollout(
+                self._run,
+                started,
+                self._client(),
+                tools,
+                Budget(plan.limits, plan.choice.prices, run=self._budget),
+                self._watch(name),
+                stopping=self._interruption.stopping,
+                context_tokens=self._context_tokens,
+            )
+        )
+
+    def _go_on(self, name: str) -> Callable[[], Ended]:
+        events = self._run.events(name)
+        origin = started_event(events).origin
+        before = spending_of(events)
+        return self._work(
+            resumed(
+                self._run,
+                events,
+                self._client(),
+                self._tools(() if origin is None else origin.parents),
+                Budget(self._plan.limits, self._plan.choice.prices, run=self._budget, before=before),
+                self._watch(name),
+                stopping=self._interruption.stopping,
+                context_tokens=self._context_tokens,
+            )
+        )
+
+    def _tools(self, parents: Iterable[str]) -> "Tools":
+        """Tools that know the candidates of an opening, the first of which is the latest."""
+        tools = self._make_tools()
+        for parent in reversed(tuple(parents)):
+            tools.remember(self._run.candidate_text(parent))
+        return tools
+
+    def _client(self) -> ModelClient:
+        client = self._plan.choice.make_client()
+        # Signals reach the main thread, so one that works there needs no help; without a server nobody waits.
+        alone = self._plan.strategy.parallel == 1 or self._plan.choice.options is None
+        return client if alone else InterruptibleClient(client, self._interruption)
+
+    def _work(self, rollout: Rollout) -> Callable[[], Ended]:
+        def work() -> Ended:
+            ended = rollout.run()
+            with self._lock:
+                self._ends.append(ended)
+            return ended
+
+        return work
 
 
 def _provenance(choice: Choice) -> str:

@@ -4,13 +4,15 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
+from runs.apis import Api, ReasoningEcho
+from runs.origin import StrategyConfig
 from tasks.record import Record
 from tasks.spec import Target
 from tools.briefing import Machine
 
 
 class Limits(Record):
-    """The most a rollout may spend; None means without limit."""
+    """The most a rollout, or a run as a whole, may spend; None means without limit."""
 
     turns: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
@@ -18,17 +20,21 @@ class Limits(Record):
     seconds: float | None = Field(default=None, ge=0)
     """Wall time, tools included."""
     dollars: float | None = Field(default=None, ge=0)
+    gpu_seconds: float | None = Field(default=None, ge=0)
+    """How long tools may hold the device that is measured on; on the host target, the host."""
 
 
 class Spending(Record):
-    """What a rollout has spent."""
+    """What a rollout, or a run as a whole, has spent."""
 
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    """In which it was worked on: not those between a kill and `resume`."""
     dollars: float | None = None
     """None where the model's prices are not known."""
+    gpu_seconds: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -47,6 +53,40 @@ class Prices(Record):
     """The date from which these prices were known to hold."""
 
 
+class ForkedFrom(Record):
+    """The rollout whose beginning a fork took over."""
+
+    run: str
+    """`<task>/<id>`."""
+    rollout: str
+    turn: int = Field(ge=0)
+    """The last turn taken over."""
+
+
+class ModelOptions(Record):
+    """How a model's server is asked: what the caller said, over the table of quirks, over these defaults."""
+
+    api: Api = Api.CHAT
+    stream: bool = False
+    reasoning: ReasoningEcho = ReasoningEcho.AUTO
+    effort: str | None = None
+    """How much the model is to reason, in its server's words; None leaves it to the server."""
+    summary: str | None = None
+    """Which summary of its reasoning is asked for; of the Responses interface only."""
+    temperature: float | None = None
+    """None sends none: some models refuse any, and most servers know what suits their model."""
+    output_tokens: int | None = Field(default=None, ge=1)
+    """The most tokens of one reply; None leaves it to the server."""
+    context_tokens: int | None = Field(default=None, ge=1)
+    """How many tokens the model takes at most, in and out; None waits for the server to refuse a conversation."""
+    output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
+    """The name of that limit in Chat Completions."""
+    strict: bool = False
+    """Whether the server is asked to keep to the tools' schemas."""
+    parallel_calls: bool | None = None
+    """Whether a reply may hold several tool calls; None says nothing about it."""
+
+
 class RunConfig(Record):
     """The resolved configuration of a run, with the versions and the machine it ran on."""
 
@@ -62,9 +102,16 @@ class RunConfig(Record):
     recorded_from: str | None = None
     """The transcript whose replies were fed to the loop, for the `recorded` model."""
     rollouts: int = Field(ge=1)
+    strategy: StrategyConfig | None = None
+    """None in runs from before there were any: their rollouts knew nothing of one another."""
     limits: Limits
+    """Of each rollout."""
+    budget: Limits = Limits()
+    """Of all rollouts together."""
     prices: Prices | None = None
     """None where they are not known."""
+    model_options: ModelOptions | None = None
+    """None where no server is asked, and in runs older than this field."""
     versions: dict[str, str]
     """Python and the packages that decide a result, by name."""
     commit: str | None = None
@@ -72,3 +119,4 @@ class RunConfig(Record):
     machine: Machine
     provenance: str
     """How this run was made, in words."""
+    forked_from: ForkedFrom | None = None

@@ -11,7 +11,8 @@ from pydantic import AwareDatetime, ValidationError
 
 from runs.config import RunConfig
 from runs.events import EVENT, SCHEMA_VERSION, Ended, EndReason, Event
-from runs.store import CANDIDATES_NAME, CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory, read_transcript
+from runs.reading import read_transcript
+from runs.store import CANDIDATES_NAME, CONFIG_NAME, TRANSCRIPT_NAME, RunDirectory
 from runs.summary import started
 from tasks.errors import RunFormatError
 from tasks.record import Record

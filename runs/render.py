@@ -14,6 +14,8 @@ from runs.events import (
     Ended,
     Event,
     ModelReplied,
+    Nudged,
+    Resumed,
     Retried,
     RolloutStarted,
     Submitted,
@@ -29,6 +31,8 @@ def render_rollout(console: Console, config: RunConfig, events: Sequence[Event])
     summary = summarize(events)
     console.print(Text(f"run {config.id}, {summary.rollout}: {summary.task} on {summary.target}, {summary.model}"))
     console.print(Text(printable(f"how it was made: {config.provenance}")))
+    if (source := config.forked_from) is not None:
+        console.print(Text(f"turns 1 to {source.turn} are copied from {source.run}/{source.rollout}"))
     for event in events:
         render_event(console, event)
     console.print()
@@ -54,7 +58,15 @@ def render_event(console: Console, event: Event) -> None:
             )
         case Compacted():
             removed = f"\n{event.turns_removed} turns removed from the conversation, {event.turns_kept} kept"
+            if event.tokens_before is not None:
+                removed += f": about {event.tokens_before} tokens before, {event.tokens_after} after"
             _text(console, removed, style="yellow")
+            _text(console, event.note, style="dim")
+        case Nudged():
+            _block(console, "told", event.text)
+        case Resumed():
+            spent = f"{event.spent.turns} turns and {event.spent.seconds:.0f} s had been spent"
+            _text(console, f"\nresumed after {event.gap_s:.0f} s; {spent}", style="bold")
         case Submitted():
             _text(console, f"\nsubmitted {event.candidate}: {event.evaluation.message}", style="bold")
         case Ended():
@@ -65,7 +77,7 @@ def render_event(console: Console, event: Event) -> None:
 
 def _reply(console: Console, event: ModelReplied) -> None:
     usage = event.usage
-    heading = f"turn {event.turn}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
+    heading = f"turn {event.turn}{' (copied)' * event.copied}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
     console.print()
     console.print(Rule(heading, align="left", characters="-"))
     if event.reasoning:
@@ -76,6 +88,8 @@ def _reply(console: Console, event: ModelReplied) -> None:
         _call(console, call)
     if event.finish_reason not in ("stop", "tool_calls"):
         _text(console, f"the reply ended because of: {event.finish_reason}", style="yellow")
+    if event.note:
+        _text(console, f"note: {event.note}", style="yellow")
 
 
 def _call(console: Console, call: ToolCall) -> None:

@@ -5,10 +5,10 @@
 <root>/<task>/<run-id>/candidates/<candidate id>.py    every attempt, once
 """
 
-import json
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +16,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from runs.config import RunConfig
-from runs.events import EVENT, SCHEMA_VERSION, Event
-from tasks.errors import RunFormatError, UsageError
+from runs.events import Event
+from runs.lines import line_of
+from runs.reading import first_complaint, read_transcript
+from tasks.errors import RunFormatError, StorageError, UsageError
 
 CONFIG_NAME = "run.json"
 TRANSCRIPT_NAME = "transcript.jsonl"
@@ -48,7 +50,8 @@ class RunDirectory:
         except OSError as error:
             raise RunFormatError(f"{path} cannot be read ({error.strerror}); a run's directory holds it.") from error
         except ValidationError as error:
-            raise RunFormatError(f"{path} does not have the form of a run's configuration: {_first(error)}") from error
+            said = first_complaint(error)
+            raise RunFormatError(f"{path} does not have the form of a run's configuration: {said}") from error
 
     def rollouts(self) -> tuple[str, ...]:
         """The names of the rollouts that have a transcript, in order."""
@@ -63,11 +66,46 @@ class RunDirectory:
         """The events of a rollout."""
         return read_transcript(self.transcript(rollout))
 
-    def save_candidate(self, candidate_id: str, text: str) -> None:
-        """Keep a candidate's text, once."""
+    def write_beginning(self, rollout: str, events: Sequence[Event]) -> None:
+        """Begin a rollout's transcript with several events at once; it is there whole or not at all.
+
+        Raises:
+            UsageError: it exists already.
+            StorageError: it cannot be written.
+        """
+        path = self.transcript(rollout)
+        numbered = (event.model_copy(update={"sequence": number}) for number, event in enumerate(events))
+        try:
+            path.parent.mkdir(exist_ok=True)
+            if path.exists():
+                raise UsageError(f"{path} exists already; a transcript is never written over.")
+            _write_atomically(path, b"".join(line_of(event) for event in numbered))
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written ({error.strerror}). Make room, and do it again.") from error
+
+    def candidate_text(self, candidate_id: str) -> str:
+        """The text of a candidate that was kept; raises RunFormatError where it cannot be read."""
         path = self.candidates / f"{candidate_id}.py"
-        if not path.exists():
-            _write_atomically(path, text.encode("utf-8", "surrogatepass"))
+        try:
+            return path.read_bytes().decode("utf-8", "surrogatepass")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunFormatError(f"The candidate {path} cannot be read: {error}. Restore the file.") from error
+
+    def save_candidate(self, candidate_id: str, text: str) -> None:
+        """Keep a candidate's text, once.
+
+        Raises:
+            StorageError: it cannot be written, for example because the disk is full.
+        """
+        path = self.candidates / f"{candidate_id}.py"
+        try:
+            if not path.exists():
+                _write_atomically(path, text.encode("utf-8", "surrogatepass"))
+        except OSError as error:
+            raise StorageError(
+                f"The candidate {path} cannot be written ({error.strerror}). Make room, or make it writable again; "
+                "then `kernelwright resume` goes on."
+            ) from error
 
 
 def new_run_id(now: datetime) -> str:
@@ -91,62 +129,12 @@ def create_run(root: Path, config: RunConfig) -> RunDirectory:
     try:
         run.path.mkdir(parents=True)
         run.candidates.mkdir()
+        _write_atomically(run.path / CONFIG_NAME, config.model_dump_json(indent=2).encode() + b"\n")
     except FileExistsError as error:
         raise UsageError(f"{run.path} exists already; a run is never written over. Choose another --out.") from error
     except OSError as error:
         raise _unwritable(run.path, error) from error
-    _write_atomically(run.path / CONFIG_NAME, config.model_dump_json(indent=2).encode() + b"\n")
     return run
-
-
-def read_transcript(path: Path) -> tuple[Event, ...]:
-    """The events of a transcript; a last line that was torn off while being written is left out."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise RunFormatError(f"The transcript {path} cannot be read ({error.strerror}).") from error
-    ended_properly = lines[-1] == b""
-    if ended_properly:
-        lines.pop()
-    events: list[Event] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            events.append(EVENT.validate_json(line))
-        except ValidationError as error:
-            if number == len(lines) and not (ended_properly and _is_json(line)):
-                break
-            raise _unreadable_line(path, number, line, error) from error
-    return tuple(events)
-
-
-def _unreadable_line(path: Path, number: int, line: bytes, error: ValidationError) -> RunFormatError:
-    version = _schema_version(line)
-    if number == 1 and version not in (None, SCHEMA_VERSION):
-        return RunFormatError(
-            f"{path} has schema version {version}, and this Kernelwright reads version {SCHEMA_VERSION}. "
-            "Read it with the version that wrote it."
-        )
-    return RunFormatError(f"Line {number} of {path} is not an event of a transcript: {_first(error)}")
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _schema_version(line: bytes) -> object:
-    value = json.loads(line) if _is_json(line) else None
-    return value.get("schema_version") if isinstance(value, dict) else None
-
-
-def _first(error: ValidationError) -> str:
-    """The first complaint of a validation, short."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{first['msg']} (at {where})" if where else first["msg"]
 
 
 def _unwritable(path: Path, error: OSError) -> UsageError:
@@ -156,19 +144,21 @@ def _unwritable(path: Path, error: OSError) -> UsageError:
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
-    """The file is there whole or not at all."""
+    """The file is there whole or not at all, also after a power failure."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    temporary = Path(name)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise _unwritable(path, error) from error
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

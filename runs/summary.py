@@ -2,23 +2,18 @@
 
 from collections.abc import Sequence
 
+from runs.accounting import spending_of
 from runs.config import Spending
-from runs.events import (
-    BudgetSpent,
-    Ended,
-    EndReason,
-    Event,
-    ModelReplied,
-    Retried,
-    RolloutStarted,
-    Submitted,
-    ToolReturned,
-)
+from runs.events import Culprit, Ended, EndReason, Event, Resumed, Retried, RolloutStarted, Submitted, ToolReturned
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
-from tools.results import Built, Evaluation, Fault, Interval, Refused, Timed, ToolResult
+from tools.profile_results import Profiled
+from tools.results import Built, Evaluation, Fault, Interval, Timed, ToolResult, Verified
+from tools.sanitizer_results import Sanitized
+from tools.verdict import Verdict, culprit
 
+_FAULTY = frozenset(verdict.value for verdict in Verdict if culprit(verdict) == "candidate")
 SHORT_ID = 8
 """How many characters of a candidate's id are enough to tell candidates of one run apart."""
 
@@ -27,7 +22,9 @@ class Outcome(Record):
     """The answer to one tool call, in the three figures that tables show."""
 
     verdict: str
-    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out."""
+    """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out; of
+    tools that give none, what they did: `profiled`, `disassembled`, `guide`, `compared`, for sanitize `clean` or
+    `not_run`."""
     median_ns: float | None = None
     speedup: float | None = None
     speedup_interval: Interval | None = None
@@ -58,6 +55,8 @@ class RolloutSummary(Record):
     submitted: Outcome | None
     reason: EndReason | None
     """None where the rollout was killed, or is still going on."""
+    culprit: Culprit | None = None
+    """Whose doing its end is."""
     message: str
 
 
@@ -71,9 +70,19 @@ def outcome_of(result: ToolResult) -> Outcome:
         return Outcome(verdict=result.verdict.value)
     if isinstance(result, Built):
         return Outcome(verdict="built")
-    if isinstance(result, Refused):
-        return Outcome(verdict="refused")
-    return Outcome(verdict="correct")
+    if isinstance(result, Verified):
+        return Outcome(verdict="correct")
+    if isinstance(result, Sanitized):
+        return Outcome(verdict=_sanitized(result))
+    if isinstance(result, Profiled):
+        return Outcome(verdict=result.status, median_ns=result.call_ns)
+    return Outcome(verdict=result.status)
+
+
+def _sanitized(result: Sanitized) -> str:
+    if result.verdict is not Verdict.CORRECT:
+        return result.verdict.value
+    return "clean" if any(run.outcome == "clean" for run in result.runs) else "not_run"
 
 
 def call_row(event: ToolReturned) -> CallRow:
@@ -98,7 +107,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
     """The summary of a transcript, also of one that was cut short."""
     first = started(events)
     rows = tuple(call_row(event) for event in events if isinstance(event, ToolReturned))
-    ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
+    ended = end_of(events)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
     return RolloutSummary(
         rollout=first.rollout,
@@ -107,18 +116,30 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         model=first.model,
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
-        spent=_spending(events),
-        best=_best(rows),
+        spent=spending_of(events),
+        best=best_row(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
         reason=None if ended is None else ended.reason,
+        culprit=None if ended is None else ended.culprit,
         message="no end was recorded" if ended is None else ended.message,
     )
 
 
-def _best(rows: Sequence[CallRow]) -> CallRow | None:
+def end_of(events: Sequence[Event]) -> Ended | None:
+    """How the rollout ended; None where it was killed, or resumed and still goes on."""
+    last = next((event for event in reversed(events) if isinstance(event, Ended | Resumed)), None)
+    return last if isinstance(last, Ended) else None
+
+
+def faulty(outcome: Outcome) -> bool:
+    """Whether it says that the candidate is wrong, not that something else is or that it could not be found out."""
+    return outcome.verdict in _FAULTY
+
+
+def best_row(rows: Sequence[CallRow]) -> CallRow | None:
     """Of the candidates that no tool has found wrong, the measurement with the highest lower bound: a speedup that is
     high because the measurement was disturbed has a low one."""
-    wrong = {row.candidate for row in rows if row.outcome.verdict not in ("correct", "built", "refused")}
+    wrong = {row.candidate for row in rows if faulty(row.outcome)}
     bounds = {
         row: row.outcome.speedup_interval.low
         for row in rows
@@ -133,19 +154,4 @@ def _timed(timed: Timed, verdict: str) -> Outcome:
         median_ns=timed.median_ns,
         speedup=timed.speedup,
         speedup_interval=timed.speedup_interval,
-    )
-
-
-def _spending(events: Sequence[Event]) -> Spending:
-    """What was spent, counted from the replies, so that a killed rollout is counted whole."""
-    replies = [event for event in events if isinstance(event, ModelReplied)]
-    costs = [reply.cost_usd for reply in replies if reply.cost_usd is not None]
-    measured = [event.spent.seconds for event in events if isinstance(event, BudgetSpent)]
-    elapsed = (events[-1].time - events[0].time).total_seconds()
-    return Spending(
-        turns=len(replies),
-        input_tokens=sum(reply.usage.input_tokens for reply in replies),
-        output_tokens=sum(reply.usage.output_tokens for reply in replies),
-        seconds=max([elapsed, *measured[-1:]]),
-        dollars=sum(costs) if len(costs) == len(replies) and replies else None,
     )

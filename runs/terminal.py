@@ -7,12 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary
+from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal, whose width could be asked."""
 
-GOOD = ("correct", "built")
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, overrides of the writing direction and halves of surrogate pairs."""
@@ -48,8 +47,9 @@ def speedup(outcome: Outcome) -> str:
 
 
 def verdict(outcome: Outcome) -> Text:
-    """A verdict, green where it is good."""
-    return Text(outcome.verdict, style="green" if outcome.verdict in GOOD else "red")
+    """A verdict, red where it is a fault or a refusal."""
+    bad = faulty(outcome) or outcome.verdict == "refused"
+    return Text(outcome.verdict, style="red" if bad else "green")
 
 
 def short(candidate: str | None) -> str:

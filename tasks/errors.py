@@ -6,10 +6,12 @@ A candidate's failure is a value (`tools.results.Fault`), never an exception. Th
     ├── UsageError          the caller asked for something that cannot be; ends the program with exit code 2
     │   └── TaskError       a task file cannot be read or breaks the KernelBench form
     ├── UnavailableError    this machine cannot answer (no GPU, no compiler); ends the program with exit code 3
+    │   └── StorageError    a run's directory can no longer be written, for example because the disk is full
     ├── HarnessError        a fault of ours, never counted against a candidate
     │   └── ProtocolError   a worker's message broke the protocol
     ├── RunFormatError      a transcript or run.json cannot be read
-    └── ModelServerError    the model's server failed for good; ends the rollout
+    ├── ModelServerError    the model's server failed for good; ends the rollout
+    └── StoppedError        everybody was told to stop, so what was waited for will not come
 """
 
 
@@ -29,6 +31,10 @@ class UnavailableError(KernelwrightError):
     """This machine cannot answer, for example because it has no GPU."""
 
 
+class StorageError(UnavailableError):
+    """A run's directory can no longer be written; what is in it stays whole."""
+
+
 class HarnessError(KernelwrightError):
     """A fault of Kernelwright itself."""
 
@@ -43,3 +49,7 @@ class RunFormatError(KernelwrightError):
 
 class ModelServerError(KernelwrightError):
     """The model's server failed for good."""
+
+
+class StoppedError(KernelwrightError):
+    """Everybody was told to stop, so what was waited for will not come."""

@@ -63,9 +63,9 @@ REPORTS = {
         *("attacks/cpu/loops_without_end.py", "attacks/cuda/endless_kernel.py"),
     ),
     # Arguments of a tool that were cut off crash the loop or spoil the conversation.
-    "R27": ("agent/test_loop.py", "agent/test_openai_chat.py"),
+    "R27": ("agent/test_loop.py", "agent/test_served_chat.py"),
     # Retries without end, and the wrong cause named.
-    "R28": ("agent/test_loop.py", "agent/test_openai_chat.py"),
+    "R28": ("agent/test_loop.py", "agent/test_served_faults.py"),
     # A candidate that is right on the shown shape only is ranked all the same.
     "R31": ("evals/test_scores.py", "evals/test_score_command.py", "attacks/cpu/hard_coded_shape.py"),
     # A headline that nobody can calculate again.

@@ -24,7 +24,7 @@ finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 HEAVY = {"torch", "openai", "jinja2", "tenacity", "httpx", "setuptools", "numpy"}
-MODEL_SIDE = {"agent.loop", "agent.choice", "agent.openai_chat", "tools.judge", "tools.build"}
+MODEL_SIDE = {"agent.loop", "agent.choice", "agent.served", "tools.judge", "tools.build"}
 RECORDS = {"tasks.spec", "tools.results", "runs.events", "evals.scores"}
 
 

@@ -75,6 +75,14 @@ class Builder:
         found = {"cached": cached, "seconds": time.monotonic() - started, "label": request.name}
         return BuiltExtension(kept.library, module_name(key), kept.report.model_copy(update=found), kept.hold)
 
+    def kept(self, key: str) -> KeptBuild:
+        """A build that was made before, by its key; raises HarnessError where it is gone meanwhile."""
+        with self._cache_failing_clearly():
+            kept = find_build(self._root / key)
+        if kept is None:
+            raise HarnessError(f"the build {self._root / key} is gone from the cache; build the candidate again.")
+        return kept
+
     def _publish(self, key: str, request: InlineRequest, candidate: Candidate, started: float) -> KeptBuild | None:
         # The compilers run what candidates tell them to, so nothing of their folder is kept but the library: not the
         # candidate's text, which workers of others could read, nor what else was left there.

@@ -30,14 +30,25 @@ class Candidate:
                 return self._first_line_of_literal(literal)
         return None
 
-    @cached_property
-    def _string_literals(self) -> tuple[ast.Constant, ...]:
+    @property
+    def docstring(self) -> str:
+        """The module's docstring; empty where there is none, or the text is no Python."""
+        tree = self._tree
+        return "" if tree is None else ast.get_docstring(tree) or ""
+
+    @property
+    def _tree(self) -> ast.Module | None:
         try:
-            tree = ast.parse(self.text)
+            return ast.parse(self.text)
         # A worker could compile it, but here the stack is deeper, and a syntax tree needs more of it.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return ()
-        return tuple(n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            return None
+
+    @cached_property
+    def _string_literals(self) -> tuple[ast.Constant, ...]:
+        tree = self._tree
+        nodes = () if tree is None else ast.walk(tree)
+        return tuple(n for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
 
     def _first_line_of_literal(self, literal: ast.Constant) -> int | None:
         """A literal with escapes maps one to one only if its line count equals the count of lines it spans."""

@@ -89,7 +89,7 @@ def compare(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str,
         )
         if not allowed.allow(errors):
             message = _explain(name, output, exact, errors, allowed, where, limits_of)
-            raise CandidateFault(verdict, message, excess=allowed.used_by(errors))
+            raise CandidateFault(verdict, message, excess=allowed.used_by(errors), output=name)
         checks.append(check)
     return checks
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 
+from tools.describe_profile import describe_disassembly, describe_profile
+from tools.disassembly_results import Disassembled
+from tools.kernel_resources import KernelResources
+from tools.profile_results import Profiled
 from tools.results import (
     Built,
     Check,
@@ -9,13 +13,14 @@ from tools.results import (
     Diagnostic,
     Evaluation,
     Fault,
-    KernelResources,
     Refused,
     Timed,
     ToolResult,
     Verified,
 )
 from tools.sanitizer_results import Sanitized, SanitizerRun
+from tools.text_results import Compared, GuideRead
+from tools.units import format_ns
 from tools.verdict import Verdict
 
 ERRORS_SHOWN = 3
@@ -39,6 +44,16 @@ def describe(result: ToolResult) -> str:
             return _fault(result)
         case Evaluation():
             return _evaluation(result)
+        case Profiled():
+            return describe_profile(result)
+        case Sanitized():
+            return _sanitized_alone(result)
+        case Disassembled():
+            return describe_disassembly(result)
+        case GuideRead():
+            return f"guide {result.name}".strip()
+        case Compared():
+            return f"candidate {result.candidate[:12]} against the best so far, {result.best[:12]}"
         case Refused():
             return result.message
 
@@ -77,6 +92,8 @@ def _diagnostic(item: Diagnostic) -> list[str]:
 
 def _fault(result: Fault) -> str:
     lines = [f"{result.verdict} ({result.stage}, candidate {result.candidate[:12]}): {result.message}"]
+    if result.likely:
+        lines.append(f"likely: {result.likely}")
     errors = [item for item in result.diagnostics if item.severity == "error"]
     for item in errors[:ERRORS_SHOWN]:
         lines += _diagnostic(item)
@@ -156,18 +173,23 @@ def _evaluation(result: Evaluation) -> str:
     lines = [f"submitted: {result.verdict}"]
     lines += [describe(part) for part in (result.build, result.verify) if part is not None]
     if result.sanitizer is not None:
-        lines.append(_sanitized(result.sanitizer))
+        lines += _sanitized_lines(result.sanitizer)
     if result.benchmark is not None:
         lines.append(describe(result.benchmark))
     return "\n".join(lines)
 
 
-def _sanitized(result: Sanitized) -> str:
+def _sanitized_alone(result: Sanitized) -> str:
+    shapes = f" on {'; '.join(result.shapes)}" if result.shapes else ""
+    return "\n".join([f"compute-sanitizer, candidate {result.candidate[:12]}{shapes}", *_sanitized_lines(result)])
+
+
+def _sanitized_lines(result: Sanitized) -> list[str]:
     lines = [] if result.verdict is Verdict.CORRECT else [f"{result.verdict} (sanitizer): {result.message}"]
     lines += summarize_runs(result.runs)
     for finding in (finding for run in result.runs for finding in run.findings[:1]):
         lines += [f"  {line}" for line in finding.excerpt.splitlines()]
-    return "\n".join(lines)
+    return lines
 
 
 def summarize_runs(runs: Sequence[SanitizerRun]) -> list[str]:
@@ -187,11 +209,3 @@ def _run(run: SanitizerRun) -> str:
     if run.outcome == "clean":
         said.insert(0, "clean")
     return f"{run.tool}: {', '.join(said)} ({run.seconds:.1f} s)"
-
-
-def format_ns(nanoseconds: float) -> str:
-    """A time in the unit that people read it in."""
-    for limit, divisor, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
-        if nanoseconds < limit:
-            return f"{nanoseconds / divisor:.4g} {unit}"
-    return f"{nanoseconds / 1e9:.4g} s"

@@ -4,7 +4,8 @@ import re
 import subprocess
 from collections.abc import Iterator
 
-from tools.results import Diagnostic, KernelResources
+from tools.kernel_resources import KernelResources
+from tools.results import Diagnostic
 
 # g++ and clang: `file:12:5: error: text`; nvcc's front end: `file(12): error: text` or `file(12): error #20: text`
 _HOST_STYLE = re.compile(

@@ -9,13 +9,26 @@ from pydantic import Field, TypeAdapter
 from tasks.loader import Task, all_tasks
 from tasks.record import Record
 from tasks.spec import Mode, Target
+from tools.briefing import Briefing
 from tools.candidate import Candidate
-from tools.results import BenchmarkResult, BuildResult, Evaluation, Fault, Stage, VerifyResult
+from tools.results import BenchmarkResult, BuildResult, Evaluation, Fault, Stage, ToolResult, VerifyResult
 from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict
 
 Role = Literal["builder", "lane"]
 """A builder compiles candidates on the host's cores; a lane verifies and measures them on one device."""
+Question = Literal["evaluate", "briefing", "compile", "verify", "benchmark", "profile", "sanitize", "disassemble"]
+"""What a judge is asked: everything about a candidate, what a model is told before it starts, or what one tool asks."""
+
+
+_STAGES: dict[Question, Stage] = {
+    "verify": "verify",
+    "benchmark": "benchmark",
+    "sanitize": "sanitizer",
+    "profile": "profile",
+    "disassemble": "disassembly",
+}
+"""Of questions that are no build's."""
 
 
 class JobTask(Record):
@@ -37,7 +50,7 @@ class JobTask(Record):
 
 
 class Job(Record):
-    """One candidate to evaluate on one task; two jobs with the same id ask the same."""
+    """One question about one candidate of one task; two jobs with the same id ask the same."""
 
     task: JobTask
     target: Target
@@ -48,6 +61,14 @@ class Job(Record):
     """As of `Judge.evaluate`."""
     fixed_candidates: bool = False
     """As of `Judge`."""
+    question: Question = "evaluate"
+    function: str | None = None
+    """Which one to disassemble; only for that question."""
+
+    @property
+    def begins_with(self) -> Role:
+        """Who is given it first: a builder, where something may have to be built or no device is needed."""
+        return "builder" if self.question in ("evaluate", "compile", "disassemble") else "lane"
 
     @property
     def id(self) -> str:
@@ -59,10 +80,13 @@ class Job(Record):
         """The candidate."""
         return Candidate(self.text)
 
-    def failed(self, message: str) -> Evaluation:
-        """The evaluation where the pool could not carry it out."""
+    def failed(self, message: str) -> Evaluation | Fault:
+        """The answer where the pool could not carry it out."""
         candidate = self.candidate.id
-        fault = Fault(stage="build", verdict=Verdict.HARNESS_ERROR, message=message, candidate=candidate)
+        stage = _STAGES.get(self.question, "build")
+        fault = Fault(stage=stage, verdict=Verdict.HARNESS_ERROR, message=message, candidate=candidate)
+        if self.question != "evaluate":
+            return fault
         return Evaluation(candidate=candidate, task=self.task.name, target=self.target, build=fault)
 
 
@@ -89,6 +113,18 @@ class Evaluated(Record):
     """More than one where a process of the pool ended during the job."""
 
 
+class Answered(Record):
+    """The pool's answer to one job, whatever it asks."""
+
+    job: str
+    """The job's id."""
+    result: ToolResult | Briefing
+    device_seconds: float = 0.0
+    """How long the device was held for it."""
+    spans: tuple[Span, ...] = ()
+    attempts: int = 1
+
+
 class Ask(Record):
     """What the pool sends to one of its processes: a job to build or to evaluate, or only to get ready for."""
 
@@ -110,6 +146,22 @@ class EvaluationAnswer(Record):
 
     kind: Literal["evaluation"] = "evaluation"
     result: Evaluation
+    device_seconds: float = 0.0
+
+
+class ToolAnswer(Record):
+    """The answer to what one tool asks."""
+
+    kind: Literal["tool"] = "tool"
+    result: ToolResult
+    device_seconds: float = 0.0
+
+
+class BriefingAnswer(Record):
+    """A lane's answer where a model is to be briefed."""
+
+    kind: Literal["briefing"] = "briefing"
+    result: Briefing
 
 
 class Ready(Record):
@@ -132,7 +184,7 @@ class Ended(Record):
     message: str
 
 
-Answer = BuildAnswer | EvaluationAnswer | Ready
+Answer = BuildAnswer | EvaluationAnswer | ToolAnswer | BriefingAnswer | Ready
 Reply = Annotated[Answer | Progress | Ended, Field(discriminator="kind")]
 REPLY: TypeAdapter[Answer | Progress | Ended] = TypeAdapter(Reply)
 

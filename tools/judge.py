@@ -14,27 +14,29 @@ from tasks.errors import HarnessError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Target
 from tools import measurement
-from tools.baselines import kernelbench_source
+from tools.brief import brief
 from tools.briefing import Briefing
 from tools.cache import cache_limit_bytes
 from tools.candidate import Candidate
 from tools.confinement import tier
 from tools.construction import constructed
-from tools.draws import input_shape
+from tools.disassembly import disassemble_candidate
 from tools.faults import fault_result, own_fault_result
-from tools.lease import building, lease, no_builds
+from tools.lease import building, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
-from tools.oracle import Oracle, describe_state
 from tools.pace import Pace
 from tools.plausibility import clocks_disagree, disturbance, narrow, require_plausible, slower_clock_ns
+from tools.profiling import profile_candidate
 from tools.results import (
     Baseline,
     BenchmarkResult,
     BuildResult,
     Built,
+    DisassemblyResult,
     Evaluation,
-    Interval,
+    ProfileResult,
+    SanitizeResult,
     Timed,
     Verified,
     VerifyResult,
@@ -42,7 +44,7 @@ from tools.results import (
 from tools.sanitizer import last_word
 from tools.sanitizer_results import Sanitized
 from tools.session import Session
-from tools.statistics import median_ns, ratio_interval, widened
+from tools.statistics import median_ns
 from tools.subject import Limits
 from tools.timer import Timer, start_timer
 from tools.verdict import Verdict
@@ -121,7 +123,7 @@ class Judge:
         """Is it right?"""
         started = time.monotonic()
         try:
-            with lease(self._session.device, self._progress):
+            with self._session.device_lease():
                 plan = self._planner.plan()
                 verification = verify_candidate(self._session, candidate, plan, allow_library=self.allow_library)
         except CandidateFault as fault:
@@ -177,7 +179,7 @@ class Judge:
     def _undisturbed(self) -> Iterator[None]:
         """Own the device; on the host also its cores, which builds would share."""
         with contextlib.ExitStack() as held:
-            held.enter_context(lease(self._session.device, self._progress))
+            held.enter_context(self._session.device_lease())
             if self.target is Target.CPU:
                 held.enter_context(no_builds(self._progress))
             yield
@@ -206,7 +208,7 @@ class Judge:
             baseline=name,
             baseline_ns=theirs,
             speedup=theirs / ours,
-            speedup_interval=self._interval(samples, ours, theirs),
+            speedup_interval=measurement.speedup_interval(self.target, samples, ours, theirs),
             baselines=listed,
             floor_ns=self._session.workload.floor_ns(self._session.machine),
             prepare_ns=prepare_ns,
@@ -216,15 +218,6 @@ class Judge:
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
-
-    def _interval(self, samples: Samples, ours: float, theirs: float) -> Interval:
-        sampled = ratio_interval(samples.baseline, samples.candidate)
-        slower = median_ns(samples.candidate) / ours
-        counted = Interval(low=sampled.low * slower, high=sampled.high * slower)
-        placement = 0.0
-        if self.target is Target.CUDA:
-            placement = max(measurement.PLACEMENT_SHARE, measurement.PLACEMENT_NS / min(ours, theirs))
-        return widened(counted, placement)
 
     def evaluate(self, candidate: Candidate, *, strict: bool = False, build: BuildResult | None = None) -> Evaluation:
         """Build, verify and benchmark, as far as it comes; where strict, what was verified is also sanitized.
@@ -251,6 +244,35 @@ class Judge:
             benchmark=benchmark,
         )
 
+    def profile(self, candidate: Candidate) -> ProfileResult:
+        """Where does its time go? Advice: what the candidate's own process says is not checked."""
+        started = time.monotonic()
+        try:
+            with self._undisturbed():
+                return profile_candidate(self._session, candidate, self._sandbox)
+        except CandidateFault as fault:
+            return fault_result("profile", candidate, fault, self._sandbox, started)
+        except Exception as error:
+            return own_fault_result("profile", candidate, error, started)
+
+    def sanitize(self, candidate: Candidate) -> SanitizeResult:
+        """What does compute-sanitizer say about it, whether it is right or not?"""
+        started = time.monotonic()
+        try:
+            return last_word(self._session, candidate)
+        except Exception as error:
+            return own_fault_result("sanitizer", candidate, error, started)
+
+    def disassemble(self, candidate: Candidate, function: str | None = None) -> DisassemblyResult:
+        """Which instructions is a kernel of it made of: the one whose name holds `function`, or the first?"""
+        started = time.monotonic()
+        try:
+            return disassemble_candidate(self._session, candidate, function)
+        except CandidateFault as fault:
+            return fault_result("disassembly", candidate, fault, self._sandbox, started)
+        except Exception as error:
+            return own_fault_result("disassembly", candidate, error, started)
+
     def get_ready(self) -> None:
         """Start what evaluations need; on a GPU also time the baselines, while candidates are still being built."""
         _ = self._session.server
@@ -261,6 +283,11 @@ class Judge:
     def server_pid(self) -> int | None:
         """The process that workers are forked from; None before the first of them."""
         return self._session.server_pid
+
+    @property
+    def leased_s(self) -> float:
+        """How long this judge has held the device, all questions together."""
+        return self._session.leased_s
 
     @property
     def warm_workers(self) -> int:
@@ -278,28 +305,7 @@ class Judge:
 
     def briefing(self) -> Briefing:
         """What a model is told before it starts."""
-        session, facts = self._session, self.task.facts
-        sizes = facts.benchmark_sizes(self.target)
-        baselines = self.baselines()
-        machine = session.machine_or_host
-        oracle = Oracle(self.task, self.target, "cpu")
-        return Briefing(
-            task=self.task.name,
-            title=facts.title,
-            mode=session.mode,
-            target=self.target,
-            precision=session.precision,
-            source=kernelbench_source(self.task),
-            sizes=sizes,
-            input_shapes={spec.name: input_shape(spec, sizes) for spec in facts.inputs},
-            parameters=describe_state(oracle.template),
-            notes=facts.notes,
-            machine=machine,
-            flop_count=session.workload.flop_count,
-            byte_count=session.workload.byte_count,
-            floor_ns=session.workload.floor_ns(machine) if baselines else None,
-            baselines=baselines,
-        )
+        return brief(self._session, self.baselines())
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:

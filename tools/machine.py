@@ -32,7 +32,7 @@ _FP32_BY_3XTF32 = 3
 cores; so the fp32 peak is the larger of the plain one and a third of TF32's."""
 
 
-def _driver_attribute(attribute: int, device: int) -> int | None:
+def driver_attribute(attribute: int, device: int) -> int | None:
     """One property of a GPU from the CUDA driver; None where the driver does not say."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -65,7 +65,7 @@ def _gpu(precision: Precision) -> Machine:
     properties = torch.cuda.get_device_properties(index)
     capability = f"{properties.major}.{properties.minor}"
     clock, memory_clock, width = (
-        _driver_attribute(number, index) for number in (_CLOCK_RATE, _MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH)
+        driver_attribute(number, index) for number in (_CLOCK_RATE, _MEMORY_CLOCK_RATE, _MEMORY_BUS_WIDTH)
     )
     # Two transfers a clock (double data rate), `width` bits each.
     bandwidth = None if memory_clock is None or width is None else 2.0 * memory_clock * 1e3 * width / 8

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from tasks.errors import HarnessError
+from tasks.spec import Target
 from tools.comparison import LimitsOf
 from tools.contention import CpuPressure
-from tools.statistics import Blocks, median_ns
+from tools.results import Interval
+from tools.statistics import Blocks, median_ns, ratio_interval, widened
 from tools.timer import SLOW_NS, WARM_UP_NS, Timer, warm_up
 from tools.workers import CandidateFault
 
@@ -151,6 +153,18 @@ def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Exce
             walls[side].append(timer.wall_over_device_ns[-1] + device_ns)
     ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
     return _excess([wall - ours for wall in walls["candidate"]], [wall - theirs for wall in walls["baseline"]])
+
+
+def speedup_interval(target: Target, samples: Samples, ours_ns: float, theirs_ns: float) -> Interval:
+    """The interval of the speedup `theirs_ns / ours_ns`, where `ours_ns` is the candidate's time by the clock that
+    counts."""
+    sampled = ratio_interval(samples.baseline, samples.candidate)
+    slower = median_ns(samples.candidate) / ours_ns
+    counted = Interval(low=sampled.low * slower, high=sampled.high * slower)
+    placement = 0.0
+    if target is Target.CUDA:
+        placement = max(PLACEMENT_SHARE, PLACEMENT_NS / min(ours_ns, theirs_ns))
+    return widened(counted, placement)
 
 
 def _excess(candidate: Sequence[float], baseline: Sequence[float]) -> Excess:

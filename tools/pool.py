@@ -5,18 +5,34 @@ same machine. A thread stands for each process. A process that ends costs its jo
 machine that is lost costs nothing but time, because its jobs go to the others.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from tasks.errors import HarnessError
-from tools.jobs import Answer, Ask, BuildAnswer, Evaluated, EvaluationAnswer, Job, Role, Span, in_order, lane_spans
+from tasks.errors import HarnessError, StoppedError
+from tools.briefing import Briefing
+from tools.jobs import (
+    Answer,
+    Answered,
+    Ask,
+    BriefingAnswer,
+    BuildAnswer,
+    Evaluated,
+    EvaluationAnswer,
+    Job,
+    Role,
+    Span,
+    ToolAnswer,
+    in_order,
+    lane_spans,
+)
 from tools.members import Member, MemberEndedError, SiteLostError
 from tools.pool_queue import PoolQueue, Results, Running, Site, SiteState
-from tools.results import Built, Evaluation
+from tools.results import Built, Evaluation, ToolResult
 
 ATTEMPTS = 2
 """How many processes may end during one job before it is given up as our fault."""
@@ -39,8 +55,8 @@ class Pool:
         self._lock = threading.Lock()
         """Of `_members`, and of closing."""
         self._broken: BaseException | None = None
-        self._results: Results = SimpleQueue()
-        """Of the present call of `evaluate`."""
+        self._waiting: set[Results] = set()
+        """Of the calls of `evaluate` and `ask` that go on, each of which is told of the pool's end."""
         places = [
             _Place(at, role, number)
             for at, site in enumerate(sites)
@@ -61,8 +77,8 @@ class Pool:
 
     def close(self) -> None:
         """End all processes of the pool, whatever they are doing."""
+        self.hang_up()
         with self._lock:
-            self._queue.close()
             members = list(self._members.values())
         enders = [threading.Thread(target=member.close) for member in members]
         for thread in enders:
@@ -70,29 +86,65 @@ class Pool:
         for thread in (*enders, *self._threads):
             thread.join()
 
+    def hang_up(self) -> None:
+        """Take nothing more, and have nobody wait any longer; the processes are ended by `close`."""
+        with self._lock:
+            self._queue.close()
+        self._tell_all(StoppedError("the pool of evaluations was closed"))
+
     def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluated, None, None]:
         """Evaluate jobs; results come as they are found. No more jobs are taken than the pool has room for.
 
         Raises:
             HarnessError: every machine was lost.
         """
-        results: Results = SimpleQueue()
-        self._results = results
-        abandoned = threading.Event()
-        unfinished = 0
-        try:
+        with self._expecting() as (results, abandoned):
+            unfinished = 0
             for job in jobs:
                 if self._broken is not None:
                     raise self._broken
                 self._queue.put(Running(job, results, abandoned))
                 unfinished += 1
                 while unfinished and (unfinished >= self._queue.room or not results.empty()):
-                    yield _next(results)
+                    yield _evaluated(_next(results))
                     unfinished -= 1
             for _ in range(unfinished):
-                yield _next(results)
+                yield _evaluated(_next(results))
+
+    def ask(self, job: Job) -> Answered:
+        """Have one question answered; any number of threads may ask at once.
+
+        Raises:
+            StoppedError: the pool was closed, or hung up, meanwhile.
+            HarnessError: every machine was lost.
+        """
+        with self._expecting() as (results, abandoned):
+            self._queue.put(Running(job, results, abandoned))
+            return _next(results)
+
+    @contextlib.contextmanager
+    def _expecting(self) -> Iterator[tuple[Results, threading.Event]]:
+        """Where results are to be put within the block, and what is set when nobody waits for them any more."""
+        results: Results = SimpleQueue()
+        abandoned = threading.Event()
+        with self._lock:
+            if self._broken is not None:
+                raise self._broken
+            if self._queue.closing:
+                raise StoppedError("the pool of evaluations was closed before")
+            self._waiting.add(results)
+        try:
+            yield results, abandoned
         finally:
             abandoned.set()
+            with self._lock:
+                self._waiting.discard(results)
+
+    def _tell_all(self, error: BaseException) -> None:
+        with self._lock:
+            waiting = list(self._waiting)
+        for results in waiting:
+            results.put(error)
 
     def _stand_for(self, place: _Place) -> None:
         """The life of one thread: have its process do what there is to do."""
@@ -123,6 +175,8 @@ class Pool:
     def _build(self, place: _Place, state: SiteState, running: Running) -> None:
         started_s = time.time()
         answer = self._asked(place, state, running)
+        if isinstance(answer, ToolAnswer):
+            self._finish(state, running, answer.result)
         if not isinstance(answer, BuildAnswer):
             return
         build, job = answer.result, running.job
@@ -130,7 +184,9 @@ class Pool:
         running.spans.append(
             Span(stage="build", where=where, candidate=build.candidate, started_s=started_s, ended_s=ended_s)
         )
-        if isinstance(build, Built):
+        if job.question == "compile":
+            self._finish(state, running, build)
+        elif isinstance(build, Built):
             running.build = build
             self._queue.has_built(state, running)
         else:
@@ -141,6 +197,9 @@ class Pool:
         answer = self._asked(place, state, running)
         if isinstance(answer, EvaluationAnswer):
             running.spans += lane_spans(answer.result, self._where(place), time.time())
+        if isinstance(answer, EvaluationAnswer | ToolAnswer):
+            self._finish(state, running, answer.result, answer.device_seconds)
+        elif isinstance(answer, BriefingAnswer):
             self._finish(state, running, answer.result)
 
     def _asked(self, place: _Place, state: SiteState, running: Running) -> Answer | None:
@@ -164,20 +223,27 @@ class Pool:
             self._lose(place, running)
             return None
 
-    def _finish(self, state: SiteState, running: Running, evaluation: Evaluation) -> None:
-        spans = in_order(running.spans)
-        self._queue.finished(state)
-        running.results.put(
-            Evaluated(job=running.job.id, evaluation=evaluation, spans=spans, attempts=running.attempts)
+    def _finish(
+        self, state: SiteState, running: Running, result: ToolResult | Briefing, device_seconds: float = 0.0
+    ) -> None:
+        answered = Answered(
+            job=running.job.id,
+            result=result,
+            device_seconds=device_seconds,
+            spans=in_order(running.spans),
+            attempts=running.attempts,
         )
+        self._queue.finished(state)
+        running.results.put(answered)
 
     def _lose(self, place: _Place, running: Running | None = None) -> None:
         if not self._queue.lose(self._queue.sites[place.site], running):
             self._break(HarnessError("every machine of the pool was lost. What is missing can be evaluated anew."))
 
     def _break(self, error: BaseException) -> None:
-        self._broken = error
-        self._results.put(error)
+        with self._lock:
+            self._broken = error
+        self._tell_all(error)
 
     def _where(self, place: _Place) -> str:
         site = self._queue.sites[place.site].site
@@ -206,8 +272,13 @@ def _roles(site: Site) -> tuple[tuple[Role, int], ...]:
     return ("builder", site.builders), ("lane", len(site.lanes))
 
 
-def _next(results: Results) -> Evaluated:
+def _next(results: Results) -> Answered:
     found = results.get()
     if isinstance(found, BaseException):
         raise found
     return found
+
+
+def _evaluated(answered: Answered) -> Evaluated:
+    assert isinstance(answered.result, Evaluation)
+    return Evaluated(job=answered.job, evaluation=answered.result, spans=answered.spans, attempts=answered.attempts)

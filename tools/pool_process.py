@@ -23,11 +23,24 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from tasks.errors import KernelwrightError
+from tasks.errors import HarnessError, KernelwrightError
 from tasks.loader import Task, find_task
 from tools.folders import remove_folder
-from tools.jobs import Answer, Ask, BuildAnswer, EvaluationAnswer, Job, JobTask, Progress, Ready, Role
+from tools.jobs import (
+    Answer,
+    Ask,
+    BriefingAnswer,
+    BuildAnswer,
+    EvaluationAnswer,
+    Job,
+    JobTask,
+    Progress,
+    Ready,
+    Role,
+    ToolAnswer,
+)
 from tools.process import children, end_tree
+from tools.results import Evaluation, Fault, ToolResult
 from tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -107,16 +120,39 @@ def _answer(role: Role, ask: Ask, judges: Judges) -> Answer:
         with contextlib.suppress(KernelwrightError):
             judge.get_ready()
         return Ready()
-    if role == "builder":
+    if role == "builder" and job.question != "disassemble":
         build = judge.compile(job.candidate)
         if build.status == "fault" and build.verdict is Verdict.HARNESS_ERROR:
             judges.forget(job)
         return BuildAnswer(result=build)
-    evaluation = judge.evaluate(job.candidate, strict=job.strict, build=ask.build)
+    if job.question == "briefing":
+        return BriefingAnswer(result=judge.briefing())
+    before_s = judge.leased_s
+    if job.question == "evaluate":
+        result: ToolResult = judge.evaluate(job.candidate, strict=job.strict, build=ask.build)
+    else:
+        result = _asked(judge, job)
     # Its fork server or its baseline may be what failed.
-    if evaluation.verdict is Verdict.HARNESS_ERROR:
+    if isinstance(result, Evaluation | Fault) and result.verdict is Verdict.HARNESS_ERROR:
         judges.forget(job)
-    return EvaluationAnswer(result=evaluation)
+    if isinstance(result, Evaluation):
+        return EvaluationAnswer(result=result, device_seconds=judge.leased_s - before_s)
+    return ToolAnswer(result=result, device_seconds=judge.leased_s - before_s)
+
+
+def _asked(judge: "Judge", job: Job) -> ToolResult:
+    """What one tool asks."""
+    if job.question == "verify":
+        return judge.verify(job.candidate)
+    if job.question == "benchmark":
+        return judge.benchmark(job.candidate)
+    if job.question == "profile":
+        return judge.profile(job.candidate)
+    if job.question == "sanitize":
+        return judge.sanitize(job.candidate)
+    if job.question == "disassemble":
+        return judge.disassemble(job.candidate, job.function)
+    raise HarnessError(f"a lane is not asked to {job.question}")
 
 
 def _receive(pool: socket.socket, asks: "queue.SimpleQueue[Ask]") -> None:

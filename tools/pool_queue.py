@@ -1,4 +1,4 @@
-"""What waits in an evaluation pool, and for whom: jobs to build for any machine, built ones for the lanes of theirs."""
+"""What waits in an evaluation pool, and for whom: jobs for any machine, built ones for the lanes of theirs."""
 
 import queue
 import threading
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tools.jobs import Evaluated, Job, Role, Span
+from tools.jobs import Answered, Job, Role, Span
 from tools.members import Member
 from tools.results import BuildResult
 
-Results = queue.SimpleQueue[Evaluated | BaseException]
+Results = queue.SimpleQueue[Answered | BaseException]
 
 
 class Site(Protocol):
@@ -77,6 +77,8 @@ class PoolQueue:
         self.closing = False
         self._changed = threading.Condition()
         self._to_build: deque[Running] = deque()
+        self._to_ask: deque[Running] = deque()
+        """For the lane of any machine: what needs no builder."""
 
     @property
     def room(self) -> int:
@@ -87,7 +89,7 @@ class PoolQueue:
     def put(self, running: Running) -> None:
         """Add a job."""
         with self._changed:
-            self._to_build.append(running)
+            (self._to_build if running.job.begins_with == "builder" else self._to_ask).append(running)
             self._changed.notify_all()
 
     def take(self, state: SiteState, role: Role) -> Running | Job | None:
@@ -116,6 +118,11 @@ class PoolQueue:
     def _next_to_evaluate(self, state: SiteState) -> Running | Job | None:
         if state.to_get_ready:
             return state.to_get_ready.popleft()
+        while self._to_ask:
+            running = self._to_ask.popleft()
+            if not running.abandoned.is_set():
+                state.in_hand += 1
+                return running
         while state.built:
             running = state.built.popleft()
             if not running.abandoned.is_set():
@@ -154,7 +161,7 @@ class PoolQueue:
     def _again(self, jobs: Sequence[Running]) -> None:
         for running in reversed(jobs):
             running.build = None
-            self._to_build.appendleft(running)
+            (self._to_build if running.job.begins_with == "builder" else self._to_ask).appendleft(running)
 
     def close(self) -> None:
         """Give nobody anything more."""

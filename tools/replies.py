@@ -25,6 +25,22 @@ class Written(Record):
     """None where it did not fit."""
 
 
+Dimensions = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+
+
+class Traced(Record):
+    """A kernel or a copy that the worker says a GPU ran."""
+
+    name: Told = Field(max_length=1000)
+    start_ns: int
+    ns: int = Field(ge=0, lt=_NO_TIME)
+    grid: Dimensions | None = None
+    """None for a copy, as are the next three."""
+    block: Dimensions | None = None
+    registers: int | None = Field(default=None, ge=0)
+    shared_bytes: int | None = Field(default=None, ge=0)
+
+
 class Done(Record):
     """A request that was carried out; which fields are there depends on the request."""
 
@@ -41,6 +57,7 @@ class Done(Record):
     launch_error: Told = Field(default="", max_length=400)
     marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)
+    traced: tuple[Traced, ...] = ()
     handle: str = Field(default="", max_length=128)
     """Opens the GPU memory that inputs and outputs of timed calls lie in."""
 

@@ -6,10 +6,14 @@ from pydantic import Field
 
 from tasks.record import Record
 from tasks.spec import Precision, Target
+from tools.disassembly_results import Disassembled
+from tools.kernel_resources import KernelResources
+from tools.profile_results import Profiled
 from tools.sanitizer_results import Sanitized
+from tools.text_results import Compared, GuideRead
 from tools.verdict import Verdict
 
-Stage = Literal["build", "verify", "sanitizer", "benchmark"]
+Stage = Literal["build", "verify", "sanitizer", "benchmark", "profile", "disassembly"]
 
 
 class Diagnostic(Record):
@@ -22,18 +26,6 @@ class Diagnostic(Record):
     file: str = "candidate.py"
     excerpt: str = ""
     """The source line and the caret below it, as the compiler printed them."""
-
-
-class KernelResources(Record):
-    """What ptxas reports for one kernel."""
-
-    name: str
-    """Demangled."""
-    registers: int
-    shared_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    stack_bytes: int = 0
 
 
 class Extension(Record):
@@ -67,6 +59,8 @@ class Fault(Record):
     excess: float | None = None
     """The largest error of a wrong output over its limit, at the first check that failed; None where the fault is no
     matter of size, such as a wrong shape."""
+    likely: str = ""
+    """The class of mistake that the wrong output looks like; empty where it looks like none that is known."""
     sandbox: str = ""
     """The tier of the worker's sandbox; empty where no worker ran."""
     seconds: float = 0.0
@@ -204,6 +198,9 @@ class Timed(Record):
 BuildResult = Annotated[Built | Fault, Field(discriminator="status")]
 VerifyResult = Annotated[Verified | Fault, Field(discriminator="status")]
 BenchmarkResult = Annotated[Timed | Fault, Field(discriminator="status")]
+ProfileResult = Annotated[Profiled | Fault, Field(discriminator="status")]
+SanitizeResult = Annotated[Sanitized | Fault, Field(discriminator="status")]
+DisassemblyResult = Annotated[Disassembled | Fault, Field(discriminator="status")]
 
 
 class Evaluation(Record):
@@ -268,7 +265,20 @@ class Refused(Record):
     message: str
 
 
-ToolResult = Annotated[Built | Verified | Timed | Evaluation | Fault | Refused, Field(discriminator="status")]
+ToolResult = Annotated[
+    Built
+    | Verified
+    | Timed
+    | Evaluation
+    | Profiled
+    | Sanitized
+    | Disassembled
+    | GuideRead
+    | Compared
+    | Fault
+    | Refused,
+    Field(discriminator="status"),
+]
 
 
 class ToolReply(Record):
@@ -281,3 +291,5 @@ class ToolReply(Record):
     """The id of the candidate the call was about."""
     ends_rollout: bool = False
     """True for a `submit` that was carried out, whatever its verdict."""
+    device_seconds: float = 0.0
+    """How long the call held the lease of the device."""

@@ -1,4 +1,4 @@
-"""The last word: calls a verified candidate on small shapes under NVIDIA's compute-sanitizer, tool by tool.
+"""Calls a candidate on small shapes under NVIDIA's compute-sanitizer, tool by tool: the last word on a verified one.
 
 The sanitizer must start what it examines, so a worker of its own is started under it (`tools.standalone`); the judge,
 the protocol, the inputs, the poisoned memory and the comparison are those of verify. Flags as in NVIDIA's user manual
@@ -26,13 +26,12 @@ from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, typical_rms
 from tools.draws import Trial, trials
-from tools.lease import lease
 from tools.oracle import Answer
 from tools.sanitizer_report import FINDINGS_KEPT, Report, parse_report
 from tools.sanitizer_results import SANITIZER_TOOLS, Sanitized, SanitizerRun, SanitizerTool, not_run
 from tools.session import Session
 from tools.standalone import Standalone
-from tools.subject import SLACK_BYTES, Limits, Named, Subject
+from tools.subject import SLACK_BYTES, Limits, Named, Returned, Subject
 from tools.toolchain import find_sanitizer
 from tools.verdict import Verdict
 from tools.verification import call
@@ -65,7 +64,7 @@ class _Plan:
 
 
 def last_word(session: Session, candidate: Candidate) -> Sanitized:
-    """What compute-sanitizer says about a candidate that was verified; where it cannot be run, the result says so."""
+    """What compute-sanitizer says about a candidate; where it cannot be run, the result says so."""
     if session.target is not Target.CUDA:
         return not_run(candidate.id, f"it examines CUDA kernels, and the target is {session.target}.")
     sanitizer = find_sanitizer()
@@ -76,14 +75,14 @@ def last_word(session: Session, candidate: Candidate) -> Sanitized:
             "the toolkit has it; else pip install 'nvidia-cuda-sanitizer-api>=13.5' (earlier ones lack its launcher).",
         )
     try:
-        with lease(session.device, session.progress):
+        with session.device_lease():
             return sanitize(session, candidate, sanitizer)
     except (UnavailableError, HarnessError) as error:
         return not_run(candidate.id, str(error))
 
 
 def sanitize(session: Session, candidate: Candidate, sanitizer: Path) -> Sanitized:
-    """What every tool of the compute-sanitizer at a path says about a candidate that was verified.
+    """What every tool of the compute-sanitizer at a path says about a candidate.
 
     Raises:
         UnavailableError, HarnessError: the calls to make cannot be planned.
@@ -179,15 +178,28 @@ def _call_under(
             state = session.updated_state(plan.state)
             # The profiler that watches calls would ask the driver for what the sanitizer holds.
             returned = call(subject, inputs, state, answer, trial.label, watch=False)
-            compare(returned, answer, plan.limits_of, trial.label, Verdict.INCORRECT)
+            problem = problem or _wrong(returned, answer, plan.limits_of, trial.label)
     except CandidateFault as fault:
-        problem = f"the candidate, which was verified before, ends as {fault.verdict} here: {fault.message}"
+        problem = problem or _ending(fault)
     except (UnavailableError, HarnessError) as error:
         problem = str(error)
     finally:
         standalone.finish(worker, deadline)
         subject.close()
     return problem, [kernel.name for extension in worker.extensions for kernel in extension.kernels]
+
+
+def _wrong(returned: Returned, answer: Answer, limits_of: LimitsOf, where: str) -> str:
+    """What is wrong with the outputs of a call, which keeps no other call from being made."""
+    try:
+        compare(returned, answer, limits_of, where, Verdict.INCORRECT)
+    except CandidateFault as fault:
+        return _ending(fault)
+    return ""
+
+
+def _ending(fault: CandidateFault) -> str:
+    return f"the candidate ends as {fault.verdict} here: {fault.message}"
 
 
 def _text(log: Path) -> str:

@@ -56,7 +56,7 @@ class SanitizerRun(Record):
 
 
 class Sanitized(Record):
-    """All tools on a candidate that was verified before.
+    """All tools on a candidate, which in an evaluation was verified before.
 
     Outputs that came right do not excuse an error: they came right by what lies beside an array, by how threads
     happened to be scheduled, by what memory held before. An access outside of memory gets `crashed`, for that is how it
@@ -65,6 +65,7 @@ class Sanitized(Record):
     does a tool without an answer: that is the machine's matter.
     """
 
+    status: Literal["sanitized"] = "sanitized"
     candidate: str
     shapes: tuple[str, ...] = ()
     """The shapes that were run; empty where none was."""

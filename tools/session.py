@@ -1,20 +1,24 @@
 """What a judge keeps for one task on one target: the fork server, the oracle, the draws, and how to start a subject."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from tasks.errors import UnavailableError
+from tasks.errors import KernelwrightError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Mode, Precision, Target
+from tools.alternatives import Alternative, alternatives
 from tools.briefing import Machine
 from tools.build import Builder
 from tools.candidate import Candidate
 from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
 from tools.fresh_inputs import CacheFlush
+from tools.lease import lease
 from tools.machine import machine
 from tools.oracle import Oracle
 from tools.subject import ADDRESS_SLACK, INPUT_SETS, SLACK_BYTES, Limits, Subject
@@ -32,6 +36,18 @@ class Session:
     target: Target
     limits: Limits
     progress: Callable[[str], None]
+    leased_s: float = 0.0
+    """How long the device was held, all times together."""
+
+    @contextmanager
+    def device_lease(self) -> Iterator[None]:
+        """Hold the device for the time of the block; the time that others are waited for does not count."""
+        with lease(self.device, self.progress):
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                self.leased_s += time.monotonic() - began
 
     @property
     def mode(self) -> Mode:
@@ -112,6 +128,14 @@ class Session:
     def workload(self) -> Workload:
         """Operations and bytes on the benchmark shape."""
         return workload(self.task, self.target)
+
+    @cached_property
+    def alternatives(self) -> list[Alternative]:
+        """What the reference answers with a mistake in it; empty where no mistake can be put into it."""
+        try:
+            return alternatives(self.task, self.target, self.device)
+        except KernelwrightError:
+            return []
 
     @cached_property
     def state_bytes(self) -> int:

@@ -10,7 +10,7 @@ from tools.candidate import Candidate
 from tools.replies import Done, Written
 from tools.verdict import Verdict
 from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Recall, Region, Report, Slot, Stage, Timed
+from tools.worker.messages import Call, Construct, Fill, Load, Probe, Recall, Region, Report, Slot, Stage, Timed, Trace
 from tools.worker.shared_memory import aligned, name_of, view
 from tools.workers import CandidateFault, Worker
 
@@ -118,6 +118,19 @@ class Subject:
         request = Call(input_slots, state_slots, region, watch)
         done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
         return self._returned(done, self.worker.memory, region)
+
+    def trace(self, inputs: Named, state: Named, flush_bytes: int) -> Done:
+        """Call the model once on a GPU, and say which kernels ran in which form.
+
+        Args:
+            inputs: the call's inputs by name.
+            state: buffers that the reference updates, with their values before the call.
+            flush_bytes: what is read before the call, so that inputs come from no cache.
+        """
+        input_slots, offset = self._place(inputs, 0)
+        state_slots, _ = self._place(state, offset)
+        request = Trace(input_slots, state_slots, flush_bytes)
+        return self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
 
     def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
         """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
@@ -227,9 +240,8 @@ class Subject:
     def _returned(self, done: Done, memory: torch.Tensor, region: Region) -> Returned:
         outputs = [(item.name, self._read(item, memory, region)) for item in done.outputs]
         outputs += [(f"state {item.name}", self._read(item, memory, region)) for item in done.state]
-        return Returned(
-            outputs, [self._read(item, memory, region) for item in done.inputs], done.computing, done.launched
-        )
+        inputs = [self._read(item, memory, region) for item in done.inputs]
+        return Returned(outputs, inputs, done.computing, done.launched, done.launch_error)
 
     def _read(self, item: Written, memory: torch.Tensor, region: Region) -> torch.Tensor:
         """What the worker wrote, on the judge's device; the worker's word on where and what is checked."""

@@ -1,5 +1,6 @@
 """Finds the compilers: the CUDA toolkit behind whatever `nvcc` is on the path, the host compiler, PyTorch's headers."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -73,12 +74,43 @@ def nvcc_version() -> str:
 
 def find_sanitizer() -> Path | None:
     """NVIDIA's compute-sanitizer: the one on the path, else of the CUDA toolkit, else of the pip wheels; or None."""
-    if found := shutil.which("compute-sanitizer"):
+    return _find_tool("compute-sanitizer", ("bin", "compute-sanitizer"))
+
+
+def find_cuobjdump() -> Path | None:
+    """NVIDIA's cuobjdump: the one on the path, else of the CUDA toolkit, of the pip wheels, or of Triton; or None."""
+    if found := _find_tool("cuobjdump", ("bin",)):
+        return found
+    triton = importlib.util.find_spec("triton")
+    if triton is None or triton.origin is None:
+        return None
+    place = Path(triton.origin).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    return place if _is_program(place) else None
+
+
+def find_ncu() -> Path | None:
+    """NVIDIA's Nsight Compute, `ncu`: the one on the path, of the CUDA toolkit, or the newest of its own; or None."""
+    if found := _find_tool("ncu", ("bin",)):
+        return found
+    installed = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), key=_version_in)
+    return next((place for place in reversed(installed) if _is_program(place)), None)
+
+
+def _version_in(path: Path) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", path.parent.name)))
+
+
+def _find_tool(name: str, folders: tuple[str, ...]) -> Path | None:
+    if found := shutil.which(name):
         return Path(found)
-    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    homes = [Path(os.environ[key]) for key in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(key)]
     homes += [home for home in (find_cuda_home(), _wheels()) if home is not None]
-    places = (home / folder / "compute-sanitizer" for home in homes for folder in ("bin", "compute-sanitizer"))
-    return next((place for place in places if os.access(place, os.X_OK) and place.is_file()), None)
+    places = (home / folder / name for home in homes for folder in folders)
+    return next((place for place in places if _is_program(place)), None)
+
+
+def _is_program(path: Path) -> bool:
+    return os.access(path, os.X_OK) and path.is_file()
 
 
 def find_host_compiler() -> str | None:

@@ -9,7 +9,8 @@ from test_recorded import ship
 from agent import recorded
 from agent.choice import DEFAULT_MODEL, Choice, choose, require_prices
 from agent.model import ModelReply
-from runs.config import Limits
+from runs.apis import Api
+from runs.config import Limits, ModelOptions
 from tasks.errors import UsageError
 from tasks.spec import Target
 
@@ -66,6 +67,15 @@ def test_server_of_ones_own_needs_no_key() -> None:
     choice = chosen("local", "http://127.0.0.1:8000/v1")
     assert (choice.base_url, choice.prices) == ("http://127.0.0.1:8000/v1", None)
     assert choice.make_client().name == "local"
+
+
+def test_options_are_resolved_and_kept_with_the_choice() -> None:
+    """A model that the table names is asked as it says, except where the caller says otherwise."""
+    asked = ModelOptions(stream=True)
+    choice = choose("gpt-5", None, "causal_conv", Target.CPU, {"OPENAI_API_KEY": "k"}, asked)
+    assert choice.options is not None
+    assert (choice.options.api, choice.options.stream, choice.options.summary) == (Api.RESPONSES, True, "auto")
+    assert chosen().options is None
 
 
 def test_password_in_a_url_is_not_recorded() -> None:

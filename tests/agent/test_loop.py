@@ -7,7 +7,7 @@ import pytest
 from scripted import ScriptedModel, ScriptedTools, compile_call, roll_out
 from scripted import call as tool_call
 
-from agent.loop import MOST_NUDGES
+from agent.acting import MOST_NUDGES
 from agent.model import (
     AssistantMessage,
     ContextOverflowError,
@@ -19,7 +19,6 @@ from agent.model import (
 from runs.config import Limits, Prices
 from runs.events import (
     BudgetSpent,
-    Compacted,
     Ended,
     EndReason,
     Event,
@@ -213,7 +212,7 @@ def test_model_that_never_sends_json_ends_at_its_limit_and_is_told_why_each_time
     reply = ModelReply(text="", tool_calls=(broken,), finish_reason="tool_calls")
     ended, events = roll_out(tmp_path, ScriptedModel([reply] * 9), ScriptedTools(), Limits(turns=6))
     assert ended.reason is EndReason.TURN_LIMIT
-    assert [answer.reply.text for answer in answers(events)] == ["the arguments are not JSON"] * 6
+    assert [answer.reply.text.splitlines()[0] for answer in answers(events)] == ["the arguments are not JSON"] * 6
 
 
 def test_model_whose_replies_are_all_cut_off_is_stopped(tmp_path: Path) -> None:
@@ -247,21 +246,6 @@ def test_second_submit_is_answered_without_being_carried_out(tmp_path: Path) -> 
     _, events = roll_out(tmp_path, ScriptedModel([ModelReply(text="", tool_calls=calls)]), tools)
     assert [(event.call_id, event.executed) for event in answers(events)] == [("a", True), ("s", True), ("t", False)]
     assert [name for name, _ in tools.calls] == ["compile_kernel", "submit"]
-
-
-def test_conversation_too_long_is_shortened_by_whole_turns(tmp_path: Path) -> None:
-    script: list[ModelReply | BaseException] = [
-        ModelReply(text=f"turn {turn}", tool_calls=(compile_call(str(turn), f"c{turn}"),)) for turn in range(1, 5)
-    ]
-    model = ScriptedModel([*script, ContextOverflowError("too long"), SUBMIT])
-    ended, events = roll_out(tmp_path, model, ScriptedTools())
-    assert ended.reason is EndReason.SUBMITTED
-    compacted = next(event for event in events if isinstance(event, Compacted))
-    assert (compacted.turns_removed, compacted.turns_kept) == (2, 2)
-    roles = [message.role for message in model.asked[-1]]
-    assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]
-    assert isinstance(model.asked[-1][1], UserMessage) and "oldest turns were removed" in model.asked[-1][1].text
-    assert isinstance(model.asked[-1][2], AssistantMessage) and model.asked[-1][2].text == "turn 3"
 
 
 def test_conversation_that_cannot_be_shortened_ends_the_rollout(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_example_for_cuda_builds_without_pytorchs_headers() -> None:
 
 
 def test_every_phrase_says_something() -> None:
-    for name in ("opening", "nudge", "cut_off", "over", "compacted"):
+    for name in ("opening", "nudge", "cut_off", "over", "stuck"):
         assert len(phrase(name)) > 20
 
 

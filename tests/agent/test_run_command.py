@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 from agent import commands, running
 from agent.choice import Choice
 from agent.model import ModelReply
+from runs.apis import Api, ReasoningEcho
+from runs.config import ModelOptions
 from runs.find import list_runs
 from tasks.errors import ModelServerError, UsageError
 from tasks.loader import Task
@@ -55,10 +57,10 @@ def invoke(
     monkeypatch: pytest.MonkeyPatch, script: list[ModelReply | BaseException], *arguments: str, default: bool = False
 ) -> Result:
     choice = Choice(name="scripted", make_client=lambda: ScriptedModel(script), by_default=default)
-    monkeypatch.setattr(running, "choose", lambda *_: choice)
+    monkeypatch.setattr(running, "choose", lambda *_, **__: choice)
     app = typer.Typer()
     commands.register(app)
-    return CliRunner().invoke(app, ["causal_conv", "--target", "cpu", *arguments])
+    return CliRunner().invoke(app, ["run", "causal_conv", "--target", "cpu", *arguments])
 
 
 def test_run_tells_each_turn_and_ends_with_the_table_and_the_path(
@@ -99,6 +101,31 @@ def test_model_was_told_what_the_transcript_says(tmp_path: Path, monkeypatch: py
     assert [tool["function"]["name"] for tool in first["tools"]] == ["compile_kernel", "submit"]
 
 
+def test_options_of_the_model_reach_its_choice_and_only_those_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ModelOptions(api=Api.RESPONSES, stream=True, reasoning=ReasoningEcho.EXCLUDE, effort="low")
+    given: list[ModelOptions] = []
+    choice = Choice(name="scripted", make_client=lambda: ScriptedModel([COMPILE, SUBMIT]), options=options)
+
+    def choose(*_: object, asked: ModelOptions) -> Choice:
+        given.append(asked)
+        return choice
+
+    monkeypatch.setattr(running, "choose", choose)
+    app = typer.Typer()
+    commands.register(app)
+    words = ["--api", "responses", "--stream", "--reasoning-effort", "low", "--reasoning-echo", "exclude"]
+    assert (
+        CliRunner().invoke(app, ["run", "causal_conv", *words, "--target", "cpu", "--out", str(tmp_path)]).exit_code
+        == 0
+    )
+    assert given == [options]
+    assert given[0].model_fields_set == {"api", "stream", "effort", "reasoning"}
+    (run,) = list_runs(tmp_path)
+    assert run.config().model_options == options
+
+
 def test_rollouts_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke(monkeypatch, [COMPILE, SUBMIT], "--out", str(tmp_path), "--rollouts", "3")
     assert result.exit_code == 0, result.output
@@ -131,6 +158,6 @@ def test_unknown_task_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     app = typer.Typer()
     commands.register(app)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["no_such_task"])
+    result = CliRunner().invoke(app, ["run", "no_such_task"])
     assert isinstance(result.exception, UsageError)
     assert "no_such_task" in str(result.exception)

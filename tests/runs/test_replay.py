@@ -22,6 +22,9 @@ class Machine:
     def definitions(self) -> list[dict[str, object]]:
         return []
 
+    def remember(self, text: str) -> None:
+        raise AssertionError(f"replay does not go on with {text!r}")
+
     def candidate_text(self, candidate_id: str) -> str:
         return {BROKEN.id: BROKEN.text, GOOD.id: GOOD.text}[candidate_id]
 

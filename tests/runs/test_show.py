@@ -38,7 +38,7 @@ def test_summary_counts_from_the_replies() -> None:
     summary = summarize(events())
     assert (summary.spent.turns, summary.spent.input_tokens, summary.spent.output_tokens) == (2, 200, 40)
     assert summary.spent.dollars is None
-    assert summary.spent.seconds == 31.0
+    assert summary.spent.seconds == 30.0
     assert summary.reason is EndReason.SUBMITTED
     assert summary.submitted is not None and summary.submitted.median_ns == 2000.0
     assert summary.best is not None and summary.best.turn == 2

@@ -11,8 +11,9 @@ from sample_transcripts import GOOD, config, events, syntax_error, write_run
 from runs.config import RunConfig
 from runs.events import EVENT, Ended, EndReason, ToolReturned
 from runs.log import TranscriptLog
-from runs.store import check_writable, create_run, read_transcript
-from tasks.errors import RunFormatError, UsageError
+from runs.reading import read_transcript
+from runs.store import check_writable, create_run
+from tasks.errors import RunFormatError, StorageError, UsageError
 from tools.results import Timed, ToolReply
 
 
@@ -105,9 +106,12 @@ def test_full_disk_stops_the_log_and_nothing_follows_the_torn_line(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(UsageError, match="No space left"):
+        with pytest.raises(StorageError, match=r"transcript\.jsonl can no longer .*No space left .* resume"):
             log.append(events()[1])
         assert log.failed
+        monkeypatch.undo()
+        with pytest.raises(StorageError, match="not written any more"):
+            log.append(events()[2])
 
 
 def test_candidates_are_kept_once(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ class StandInJudge:
         self.idle_neighbours = 0
         self.warm_workers = 0
         self.server_pid = None
+        self.leased_s = 0.0
         assert not allow_library and not fixed_candidates
 
     def get_ready(self) -> None:

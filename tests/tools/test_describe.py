@@ -3,7 +3,8 @@
 import pytest
 
 from tasks.spec import Precision, Target
-from tools.describe import describe, format_ns
+from tools.describe import describe
+from tools.kernel_resources import KernelResources
 from tools.results import (
     Baseline,
     Built,
@@ -14,12 +15,12 @@ from tools.results import (
     Extension,
     Fault,
     Interval,
-    KernelResources,
     Refused,
     Timed,
     Verified,
 )
 from tools.sanitizer_results import Sanitized, SanitizerFinding, SanitizerRun, not_run
+from tools.units import format_ns
 from tools.verdict import Verdict
 
 ID = "0123456789abcdef" * 4

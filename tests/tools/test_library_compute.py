@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from tools.kernel_resources import KernelResources
 from tools.library_compute import bare, own_share, require_own_kernels, require_own_operators
-from tools.results import Extension, KernelResources
+from tools.results import Extension
 from tools.subject import Returned
 from tools.verdict import Verdict
 from tools.workers import CandidateFault

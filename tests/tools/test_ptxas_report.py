@@ -6,7 +6,7 @@ import pytest
 
 from tools import diagnostics
 from tools.diagnostics import parse_ptxas
-from tools.results import KernelResources
+from tools.kernel_resources import KernelResources
 
 REPORT = """\
 ptxas info    : 0 bytes gmem

@@ -1,4 +1,4 @@
-"""The four tools as a model calls them: what is refused, and one candidate from compiling to submission."""
+"""The tools as a model calls them: what is refused, and one candidate from compiling to submission."""
 
 import json
 from collections.abc import Iterator
@@ -42,7 +42,8 @@ def refusal(reply: ToolReply) -> str:
 
 def test_definitions_are_those_of_chat_completions(toolbox: Toolbox) -> None:
     definitions: list[dict[str, Any]] = json.loads(json.dumps(toolbox.definitions()))
-    assert [item["function"]["name"] for item in definitions] == ["compile_kernel", "verify", "benchmark", "submit"]
+    names = ["compile_kernel", "verify", "benchmark", "profile", "sanitize", "disassemble", "submit"]
+    assert [item["function"]["name"] for item in definitions] == names
     for item in definitions:
         assert set(item) == {"type", "function"}
         assert item["type"] == "function"
@@ -60,7 +61,12 @@ def test_definitions_are_those_of_chat_completions(toolbox: Toolbox) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("compile", "{}", "there is no tool 'compile'; the tools are compile_kernel, verify, benchmark, submit"),
+        (
+            "compile",
+            "{}",
+            "there is no tool 'compile'; the tools are compile_kernel, verify, benchmark, profile, "
+            "sanitize, disassemble, submit",
+        ),
         ("compile_kernel", '{"kernel_code": "import', "the arguments of compile_kernel do not fit: JSON: Invalid JSON"),
         ("compile_kernel", "", "kernel_code: Field required"),
         ("compile_kernel", "[]", "JSON: Input should be an object"),

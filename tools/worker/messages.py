@@ -92,6 +92,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """Call the model once on a GPU, and say which kernels ran; what it answers is not returned."""
+
+    op: ClassVar[str] = "trace"
+    inputs: tuple[Slot, ...]
+    state: tuple[Slot, ...]
+    flush_bytes: int
+    """What to read before the call, so that its inputs are in no cache."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """Get ready for timed calls: on a GPU, allocate memory that the judge can open, and prepare the gate."""
 
@@ -129,7 +140,7 @@ class Report:
     op: ClassVar[str] = "report"
 
 
-Request = Load | Construct | Recall | Probe | Fill | Call | Stage | Timed | Report
+Request = Load | Construct | Recall | Probe | Fill | Call | Trace | Stage | Timed | Report
 
 
 class Wire:
@@ -181,7 +192,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Recall, Probe, Fill, Call, Stage, Timed, Report)}[op]
+    kind = {cls.op: cls for cls in (Load, Construct, Recall, Probe, Fill, Call, Trace, Stage, Timed, Report)}[op]
     for name in ("inputs", "state"):
         if name in fields:
             fields[name] = _slots(fields[name])

@@ -11,6 +11,7 @@ import torch
 from tools.worker import tensors
 from tools.worker.clock import DeviceClock, Gate
 from tools.worker.device_memory import allocate_shared
+from tools.worker.kernel_trace import KernelTrace, displace_cache
 from tools.worker.launch_errors import LaunchErrors
 from tools.worker.load_inline import CollectedError, InlineLoader
 from tools.worker.messages import (
@@ -25,6 +26,7 @@ from tools.worker.messages import (
     Request,
     Stage,
     Timed,
+    Trace,
     Wire,
 )
 from tools.worker.plain_values import decode
@@ -80,6 +82,8 @@ class Session:
                     return self._fill(request)
                 case Call():
                     return self._call(request)
+                case Trace():
+                    return self._trace(request)
                 case Stage():
                     return self._stage(request)
                 case Timed():
@@ -149,6 +153,18 @@ class Session:
             "launch_error": launch_error,
             **written,
         }
+
+    def _trace(self, request: Trace) -> dict[str, Any]:
+        inputs = tensors.read(self._memory, request.inputs, self._device)
+        tensors.set_buffers(self._model, self._memory, request.state)
+        displace_cache(request.flush_bytes)
+        self._clock.synchronize()
+        trace = KernelTrace()
+        trace.start()
+        self._model(*inputs)
+        launch_error = self._launch_errors.take()
+        self._clock.synchronize()
+        return {"traced": trace.stop(), "launch_error": launch_error}
 
     def _stage(self, request: Stage) -> dict[str, Any]:
         if request.watch:

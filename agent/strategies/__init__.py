@@ -1,0 +1,1 @@
+"""Strategies: what each rollout of a run starts from, by what the transcripts of the others say."""
