@@ -1,5 +1,6 @@
 """Choosing the model of a run from what the caller named and the environment holds."""
 
+import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from agent.model import ModelClient
 from agent.prices import prices_of
 from agent.quirks import options_for
 from agent.recorded import NAME, RecordedModel, find_recording, recording_of
+from agent.simulated.model import NAME as SIMULATED
+from agent.simulated.model import SimulatedModel
 from runs.config import Limits, ModelOptions, Prices
 from tasks.errors import UsageError
 from tasks.spec import Target
@@ -55,6 +58,8 @@ def choose(
         return _recorded(None, task, target, by_default=True)
     if model is not None and (model == NAME or model.startswith(f"{NAME}:")):
         return _recorded(model.removeprefix(NAME).removeprefix(":") or None, task, target)
+    if model is not None and (model == SIMULATED or model.startswith(f"{SIMULATED}:")):
+        return _simulated(model)
     if model is None and url is not None:
         raise UsageError(f"Which model of {url}? Name one with --model.")
     model = model or DEFAULT_MODEL
@@ -86,6 +91,14 @@ def _served(model: str, key: str, url: str | None, options: ModelOptions) -> Cho
         options=options,
         prices=prices_of(model),
     )
+
+
+def _simulated(asked: str) -> Choice:
+    _, _, seed = asked.partition(":")
+    if not (seed or "0").isdecimal():
+        raise UsageError(f"The seed of {asked} is no number; say {SIMULATED}:7, or only {SIMULATED} for the seed 0.")
+    numbers = itertools.count(1)
+    return Choice(name=asked, make_client=lambda: SimulatedModel(int(seed or "0"), next(numbers)))
 
 
 def _recorded(asked: str | None, task: str, target: Target, by_default: bool = False) -> Choice:

@@ -15,11 +15,12 @@ UNKNOWN = Origin(strategy=StrategyName.BEST_OF)
 
 
 class Pasts:
-    """Reads what has happened so far; transcripts that have ended are read once."""
+    """Reads what has happened so far; a transcript is read again only when it has grown."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
-        self._ended: dict[str, Past] = {}
+        self._read: dict[str, tuple[int, Past]] = {}
+        """What was read, with how many bytes the transcript had before."""
 
     def of(self, begun: Sequence[RolloutStarted]) -> tuple[Past, ...]:
         """The rollouts that were begun in this process or before, in the order of their starts.
@@ -29,17 +30,21 @@ class Pasts:
         """
         waiting = {each.rollout: each for each in begun}
         names = sorted({*self._run.rollouts(), *waiting}, key=lambda name: (len(name), name))
-        return tuple(self._past(name, waiting.get(name)) for name in names)
+        return tuple(past for name in names if (past := self._past(name, waiting.get(name))) is not None)
 
-    def _past(self, name: str, begun: RolloutStarted | None) -> Past:
-        if name in self._ended:
-            return self._ended[name]
-        events: Sequence[Event] = self._run.events(name) if self._run.transcript(name).exists() else ()
-        if not events and begun is not None:
+    def _past(self, name: str, begun: RolloutStarted | None) -> Past | None:
+        """None where a process was killed before the rollout's first event was whole: it has not begun."""
+        path = self._run.transcript(name)
+        size_bytes = path.stat().st_size if path.exists() else 0
+        if name in self._read and self._read[name][0] == size_bytes:
+            return self._read[name][1]
+        events: Sequence[Event] = self._run.events(name) if size_bytes else ()
+        if not events:
+            if begun is None:
+                return None
             events = (begun,)
         past = past_of(name, events, self._run)
-        if past.ended:
-            self._ended[name] = past
+        self._read[name] = size_bytes, past
         return past
 
 

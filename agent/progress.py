@@ -65,6 +65,8 @@ class Progress:
                 self._started(event, name)
             case ModelReplied():
                 self.say(name + _reply_line(event))
+                if event.note:
+                    self.say(f"{name}turn {event.turn}  note: {event.note}")
                 self._now(", ".join(call.name for call in event.tool_calls) or "the model is thinking")
             case ToolReturned():
                 self._console.print(Text(name).append_text(call_line(call_row(event))), soft_wrap=True)

@@ -87,6 +87,8 @@ class ModelOptions(Record):
     """None sends none: some models refuse any, and most servers know what suits their model."""
     output_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one reply; None leaves it to the server."""
+    context_tokens: int | None = Field(default=None, ge=1)
+    """How many tokens the model takes at most, in and out; None waits for the server to refuse a conversation."""
     output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The name of that limit in Chat Completions."""
     strict: bool = False

@@ -116,7 +116,7 @@ class ToolCall(Record):
 
 
 class Usage(Record):
-    """The tokens of one reply, as the server counted them."""
+    """The tokens of one reply, as the server counted them; zeros where nobody did."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -124,6 +124,8 @@ class Usage(Record):
     """The part of the input that the server had in its cache."""
     reasoning_tokens: int = 0
     """The part of the output that is reasoning."""
+    estimated: bool = False
+    """True where the server counted nothing, so that the figures are derived from lengths of text."""
 
 
 class RolloutStarted(Stamped):
@@ -164,6 +166,8 @@ class ModelReplied(Stamped):
     """None where an imported file does not say it."""
     raw: dict[str, JsonValue]
     """The reply as the provider sent it; of an imported reply, the part of the file that it was read from."""
+    note: str = ""
+    """What the client noticed and a person should know, such as a server that seems to cut conversations off."""
     seconds: float | None
     """None where an imported file does not say it."""
     cost_usd: float | None

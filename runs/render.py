@@ -33,6 +33,8 @@ def render_rollout(console: Console, config: RunConfig, events: Sequence[Event])
     where = f"{summary.task} on {summary.target or '?'}"
     console.print(Text(printable(f"run {config.id}, {summary.rollout}: {where}, {summary.model}")))
     console.print(Text(printable(f"how it was made: {config.provenance}")))
+    if (source := config.forked_from) is not None:
+        console.print(Text(f"turns 1 to {source.turn} are copied from {source.run}/{source.rollout}"))
     for event in events:
         render_event(console, event)
     console.print()
@@ -80,7 +82,7 @@ def render_event(console: Console, event: Event) -> None:
 
 
 def _reply(console: Console, event: ModelReplied) -> None:
-    heading = f"turn {event.turn}: {_size(event)}"
+    heading = f"turn {event.turn}{' (copied)' * event.copied}: {_size(event)}"
     console.print()
     console.print(Rule(heading, align="left", characters="-"))
     if event.reasoning:
@@ -91,6 +93,8 @@ def _reply(console: Console, event: ModelReplied) -> None:
         _call(console, call)
     if event.finish_reason not in ("stop", "tool_calls", None):
         _text(console, f"the reply ended because of: {event.finish_reason}", style="yellow")
+    if event.note:
+        _text(console, f"note: {event.note}", style="yellow")
 
 
 def _size(event: ModelReplied) -> str:

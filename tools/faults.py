@@ -21,6 +21,7 @@ def fault_result(stage: Stage, candidate: Candidate, fault: CandidateFault, sand
         candidate=candidate.id,
         diagnostics=fault.diagnostics,
         excess=fault.excess,
+        likely=fault.likely,
         sandbox=sandbox,
         seconds=time.monotonic() - started,
     )

@@ -48,7 +48,7 @@ class Omitted(NamedTuple):
 
 
 @dataclass
-class _Seen:
+class Seen:
     """What a reference was seen to do in one call."""
 
     calls: list["_Call"] = field(default_factory=list)
@@ -69,7 +69,7 @@ def mutants(task: Task, target: Target) -> tuple[list[Variant], list[Omitted]]:
     """The mutants of a task's reference, and those that were not made with the reason."""
     plain = Oracle(task, target, "cpu")
     situations = list(_situations(task, target, plain))
-    seen = _record(task, target, situations[-1])
+    seen = record(task, target, situations[-1])
     answers = [plain.answer(inputs, state, honest=False) for inputs, state in situations]
     made: list[Variant] = []
     omitted: list[Omitted] = []
@@ -116,10 +116,10 @@ def honest(task: Task, target: Target) -> list[Variant]:
     return variants
 
 
-_Situation = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
+Situation = tuple[list[torch.Tensor], dict[str, torch.Tensor]]
 
 
-def _situations(task: Task, target: Target, oracle: Oracle) -> Iterator[_Situation]:
+def _situations(task: Task, target: Target, oracle: Oracle) -> Iterator[Situation]:
     """Inputs and parameters on the smallest shape and on two others, the last the longest."""
     draws = Draws("cpu")
     for trial in trials(task.facts, target, draws)[:3]:
@@ -127,12 +127,13 @@ def _situations(task: Task, target: Target, oracle: Oracle) -> Iterator[_Situati
         yield inputs, draws.state(oracle.template)
 
 
-def _record(task: Task, target: Target, situation: _Situation) -> _Seen:
+def record(task: Task, target: Target, situation: Situation) -> Seen:
+    """What the reference does in one call on the host."""
     base = task.load().model_class
-    latest: list[_Seen] = []
+    latest: list[Seen] = []
 
     def forward(self: nn.Module, *inputs: torch.Tensor) -> Any:
-        seen = _Seen()
+        seen = Seen()
         latest.append(seen)
         hooks = [hook for name, module in self.named_modules() if name for hook in _watch(name, module, seen)]
         try:
@@ -147,7 +148,7 @@ def _record(task: Task, target: Target, situation: _Situation) -> _Seen:
     return latest[-1]
 
 
-def _watch(name: str, module: nn.Module, seen: _Seen) -> tuple[Any, Any]:
+def _watch(name: str, module: nn.Module, seen: Seen) -> tuple[Any, Any]:
     started: list[int] = []
 
     def after(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -161,7 +162,7 @@ def _watch(name: str, module: nn.Module, seen: _Seen) -> tuple[Any, Any]:
     )
 
 
-def _noted(seen: _Seen, number: int, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _noted(seen: Seen, number: int, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = tensors_of(args, kwargs)
     forms = [(value.shape, value.dtype) for value in given]
     kernel = given[1].shape[2:] if len(given) > 1 else ()
@@ -179,11 +180,11 @@ def _same_form(value: Any, other: Any) -> bool:
     return tensors and (value.shape, value.dtype) == (other.shape, other.dtype)
 
 
-_Alteration = tuple[str, str, str]
+Alteration = tuple[str, str, str]
 """Name, what it does, and the call of `tools.alterations` that does it."""
 
 
-def _alterations(task: Task, oracle: Oracle, seen: _Seen, answer: Answer) -> Iterator[_Alteration]:
+def _alterations(task: Task, oracle: Oracle, seen: Seen, answer: Answer) -> Iterator[Alteration]:
     outputs = [(name, value) for name, value in answer.exact if not name.startswith("state ")]
     for index, (label, value) in enumerate(outputs):
         place = "" if len(outputs) == 1 else f" in {label}"
@@ -195,13 +196,18 @@ def _alterations(task: Task, oracle: Oracle, seen: _Seen, answer: Answer) -> Ite
             if len(spec.dims) == value.ndim:
                 call = _call("input_copied", output=index, source=source)
                 yield f"copy of {spec.name}{place}", f"answers the input {spec.name}{place}, cropped or repeated", call
-    yield from _without_operations(seen)
-    yield from _with_other_values(task, oracle)
+    yield from changed_work(task, oracle, seen)
     for name in oracle.updated:
         yield f"{name} not updated", f"leaves the buffer {name} as it was", _call("buffer_kept", buffer=name)
 
 
-def _without_operations(seen: _Seen) -> Iterator[_Alteration]:
+def changed_work(task: Task, oracle: Oracle, seen: "Seen") -> Iterator[Alteration]:
+    """The alterations that change what the reference computes, not its answer afterwards."""
+    yield from _without_operations(seen)
+    yield from _with_other_values(task, oracle)
+
+
+def _without_operations(seen: Seen) -> Iterator[Alteration]:
     for number, name, keeps, dilates in seen.calls:
         again = sum(other.name == name for other in seen.calls) > 1
         label = f"{name} #{number}" if again else name
@@ -217,7 +223,7 @@ def _without_operations(seen: _Seen) -> Iterator[_Alteration]:
             yield f"module {module} left out", f"puts Identity for {module}", _call("module_left_out", module=module)
 
 
-def _with_other_values(task: Task, oracle: Oracle) -> Iterator[_Alteration]:
+def _with_other_values(task: Task, oracle: Oracle) -> Iterator[Alteration]:
     template = oracle.template
     for name in template:
         if name.rpartition(".")[2] == "bias":
@@ -267,7 +273,7 @@ def _embedded(name: str, module: ModuleType) -> str:
 
 
 def _why_none(
-    task: Task, target: Target, variant: Variant, situations: list[_Situation], answers: list[Answer]
+    task: Task, target: Target, variant: Variant, situations: list[Situation], answers: list[Answer]
 ) -> str | None:
     """Why a mutant proves nothing; None if it answers in the reference's form, and something else."""
     # Our own text around the task's: nothing here comes from a candidate.

@@ -8,9 +8,10 @@ from functools import cached_property
 
 import torch
 
-from tasks.errors import UnavailableError
+from tasks.errors import KernelwrightError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Mode, Precision, Target
+from tools.alternatives import Alternative, alternatives
 from tools.briefing import Machine
 from tools.build import Builder
 from tools.candidate import Candidate
@@ -127,6 +128,14 @@ class Session:
     def workload(self) -> Workload:
         """Operations and bytes on the benchmark shape."""
         return workload(self.task, self.target)
+
+    @cached_property
+    def alternatives(self) -> list[Alternative]:
+        """What the reference answers with a mistake in it; empty where no mistake can be put into it."""
+        try:
+            return alternatives(self.task, self.target, self.device)
+        except KernelwrightError:
+            return []
 
     @cached_property
     def state_bytes(self) -> int:

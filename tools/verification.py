@@ -15,6 +15,7 @@ from tools.library_compute import (
     require_own_kernels,
     require_own_operators,
 )
+from tools.mistakes import likely_mistake
 from tools.oracle import Answer
 from tools.pieces import same_bits
 from tools.results import Check, Determinism
@@ -50,7 +51,13 @@ def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allo
                 session.construct(subject, states[instance])
             state = session.updated_state(states[instance])
             returned = call(subject, inputs, state, answer, trial.label)
-            checks += _compare(returned, answer, limits_of, trial.label)
+            try:
+                checks += _compare(returned, answer, limits_of, trial.label)
+            except CandidateFault as fault:
+                if fault.output:
+                    asked = (trial, inputs, answer)
+                    fault.likely = likely_mistake(session, subject, plan, asked, fault.output, returned)
+                raise
             if not allow_library:
                 require_own_operators(returned.computing, trial.label)
                 require_no_library_calls(subject.worker.extensions)

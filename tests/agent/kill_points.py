@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from scripted import ScriptedModel, ScriptedTools, beginning, call, compile_call, resume
 
@@ -102,7 +103,7 @@ class Tools(ScriptedTools):
 class TornFile:
     """A transcript's file that writes in two halves, with a boundary between them and before them."""
 
-    def __init__(self, file: runs.log.BinaryIO, bomb: Bomb) -> None:
+    def __init__(self, file: BinaryIO, bomb: Bomb) -> None:
         self._file, self._bomb = file, bomb
         self.fileno, self.seek, self.read, self.close = file.fileno, file.seek, file.read, file.close
 
@@ -119,7 +120,7 @@ def note(path: Path, value: object) -> None:
 
 def arm(bomb: Bomb) -> None:
     """Put boundaries where transcripts and candidates land on the disk; a kill loses nothing that was written."""
-    opened: Callable[[Path], runs.log.BinaryIO] = runs.log._open
+    opened: Callable[[Path], BinaryIO] = runs.log._open
     replaced = Path.replace
 
     def replace(path: Path, target: Path) -> Path:
@@ -194,7 +195,7 @@ def main(folder: Path) -> None:
     expected = story(whole)
     told = {query["turn"]: query["messages"] for query in map(json.loads, (whole / "asked").read_text().splitlines())}
     boundaries = int((whole / "passed").read_text())
-    plans = [(at,) for at in range(1, boundaries + 1)]
+    plans: list[tuple[int, ...]] = [(at,) for at in range(1, boundaries + 1)]
     plans += [(at, again) for at in range(1, boundaries + 1, 9) for again in (1, 2, 3, 5)]
     plans += [(every,) * boundaries for every in (11, 19, 31)]
     failures: list[str] = []

@@ -171,12 +171,14 @@ def roll_out(
     limits: Limits = Limits(turns=10),  # noqa: B008
     prices: Prices | None = None,
     watch: Callable[[Event], None] = lambda _: None,
+    context_tokens: int | None = None,
 ) -> tuple[Ended, tuple[Event, ...]]:
     """Run one rollout below a path; returns its end and what is in its transcript."""
     run = RunDirectory(path)
     (path / "candidates").mkdir(parents=True, exist_ok=True)
-    ended = Rollout(run, beginning(limits), model, tools, Budget(limits, prices), watch).run()
-    return ended, run.events("rollout-1")
+    budget = Budget(limits, prices)
+    rollout = Rollout(run, beginning(limits), model, tools, budget, watch, context_tokens=context_tokens)
+    return rollout.run(), run.events("rollout-1")
 
 
 def resume(
