@@ -190,10 +190,9 @@ def _steps(first: RolloutStarted, events: Sequence[Event], *, made_here: bool) -
     began = _timestamp(first.time)
     if first.system_prompt:
         yield Step(step_id=0, timestamp=began, source="system", message=first.system_prompt)
-    yield from (_said(event) for event in events if isinstance(event, Imported) and event.turn == 0 and _source(event))
     if first.opening:
         yield Step(step_id=0, timestamp=began, source="user", message=first.opening)
-    for part in parts_of([event for event in events if event.turn > 0]):
+    for part in parts_of(events):
         match part:
             case Turn():
                 yield _turn(part, made_here=made_here)

@@ -38,12 +38,9 @@ def chat_line(run: str, events: Sequence[Event]) -> str:
 def _messages(first: RolloutStarted, events: Sequence[Event]) -> Iterator[dict[str, object]]:
     if first.system_prompt:
         yield {"role": "system", "content": first.system_prompt}
-    for event in events:
-        if isinstance(event, Imported) and event.turn == 0 and event.role in _SPEAKERS:
-            yield _imported(event)
     if first.opening:
         yield {"role": "user", "content": first.opening}
-    for part in parts_of([event for event in events if event.turn > 0]):
+    for part in parts_of(events):
         match part:
             case Turn():
                 yield _reply(part.reply)

@@ -28,9 +28,9 @@ def shared_attributes(config: RunConfig, first: RolloutStarted) -> Attributes:
     """What every span of a rollout says."""
     shared: Attributes = {
         "gen_ai.conversation.id": f"{config.id}/{first.rollout}",
-        # It tells the flavour of the interface, and every model is spoken to through OpenAI's; replies fed from a
-        # record came through none.
-        "gen_ai.provider.name": "openai" if config.recorded_from is None else AGENT,
+        # It tells the flavour of the interface, and every server is spoken to through OpenAI's; a recorded or simulated
+        # model has none.
+        "gen_ai.provider.name": "openai" if config.base_url or config.model_options else AGENT,
     }
     server = urlsplit(config.base_url or "")
     if server.hostname:

@@ -10,15 +10,15 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from runs.events import ToolCall, Usage
-from runs.importing.document import Foreign, ForeignFormatError, parse_json, read_form, text_of, without
+from runs.importing.document import ForeignForm, ForeignFormatError, parse_json, read_form, text_of, without
 from runs.importing.draft import Draft, Reply
 
 
-class _CallExtra(Foreign):
+class _CallExtra(ForeignForm):
     arguments_text: str | None = None
 
 
-class _Call(Foreign):
+class _Call(ForeignForm):
     tool_call_id: str
     function_name: str
     arguments: dict[str, JsonValue]
@@ -31,23 +31,23 @@ class _Call(Foreign):
         return json.dumps(self.arguments) if kept is None else kept
 
 
-class _Result(Foreign):
+class _Result(ForeignForm):
     source_call_id: str | None = None
     content: str | list[JsonValue] | None = None
 
 
-class _Observation(Foreign):
+class _Observation(ForeignForm):
     results: list[_Result]
 
 
-class _Metrics(Foreign):
+class _Metrics(ForeignForm):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     cost_usd: float | None = None
 
 
-class _Step(Foreign):
+class _Step(ForeignForm):
     timestamp: str | None = None
     source: Literal["system", "user", "agent"]
     model_name: str | None = None
@@ -58,13 +58,13 @@ class _Step(Foreign):
     metrics: _Metrics | None = None
 
 
-class _Agent(Foreign):
+class _Agent(ForeignForm):
     name: str
     model_name: str | None = None
     tool_definitions: list[dict[str, JsonValue]] | None = None
 
 
-class _Trajectory(Foreign):
+class _Trajectory(ForeignForm):
     schema_version: str = Field(pattern=r"^ATIF-v1\.\d+$")
     agent: _Agent
     steps: list[JsonValue] = Field(min_length=1)

@@ -5,24 +5,24 @@ import json
 from pydantic import JsonValue
 
 from runs.events import ToolCall
-from runs.importing.document import Foreign, ForeignFormatError, parse_json, read_form, text_of, without
+from runs.importing.document import ForeignForm, ForeignFormatError, parse_json, read_form, text_of, without
 from runs.importing.draft import Draft, Reply
 
 _REASONING = ("reasoning_content", "reasoning")
 
 
-class _Function(Foreign):
+class _Function(ForeignForm):
     name: str
     arguments: str | dict[str, JsonValue] = "{}"
     """A string by the standard; some servers write the object itself."""
 
 
-class _Call(Foreign):
+class _Call(ForeignForm):
     id: str | None = None
     function: _Function
 
 
-class _Message(Foreign):
+class _Message(ForeignForm):
     role: str
     content: str | list[JsonValue] | None = None
     tool_calls: list[_Call] | None = None

@@ -16,7 +16,7 @@ class ForeignFormatError(UsageError):
     """A file that is to be imported does not have the form it should have."""
 
 
-class Foreign(BaseModel):
+class ForeignForm(BaseModel):
     """The base of forms that others define: what we do not know of is left to the raw text."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -25,7 +25,7 @@ class Foreign(BaseModel):
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """May be half of a surrogate pair, written as an escape."""
 
-Form = TypeVar("Form", bound=Foreign)
+Form = TypeVar("Form", bound=ForeignForm)
 
 
 def parse_json(text: str, first_line: int = 1) -> JsonValue:

@@ -8,6 +8,7 @@ from foreign_files import CHAT, command, imported
 from sample_transcripts import BROKEN, GOOD, config, events, reply_of, syntax_error, timed, write_run
 
 from runs.events import Event, Nudged, Submitted, ToolReturned
+from runs.exporting.atif import trajectory_text
 from runs.exporting.chat import chat_line
 from runs.log import TranscriptLog
 from runs.store import create_run
@@ -110,6 +111,21 @@ def test_imported_messages_stand_where_they_stood(tmp_path: Path) -> None:
     messages = json.loads(chat_line(run.id, run.events("rollout-1")))["messages"]
     assert [message["role"] for message in messages] == [message["role"] for message in CHAT]
     assert messages[5] == {"role": "user", "content": "Go on."}
+
+
+def test_several_messages_before_the_first_reply_keep_their_order(tmp_path: Path) -> None:
+    said = [{"role": role, "content": text} for role, text in (("system", "a"), ("user", "b"), ("user", "c"))]
+    said += [{"role": "system", "content": "d"}, {"role": "assistant", "content": "e"}]
+    run = imported(tmp_path, json.dumps(said))
+    assert json.loads(chat_line(run.id, run.events("rollout-1")))["messages"] == said
+    steps = json.loads(trajectory_text(run.config(), run.events("rollout-1")))["steps"]
+    assert [(step["source"], step["message"]) for step in steps] == [
+        ("system", "a"),
+        ("user", "b"),
+        ("user", "c"),
+        ("system", "d"),
+        ("agent", "e"),
+    ]
 
 
 def test_a_line_a_rollout_on_standard_output(tmp_path: Path) -> None:

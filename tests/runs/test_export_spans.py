@@ -19,7 +19,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sample_transcripts import BEGAN, GOOD, config, events, reply_of
 
-from runs.config import RunConfig
+from runs.config import ModelOptions, RunConfig
 from runs.events import Ended, EndReason, Event, ModelReplied, Retried, ToolReturned, Usage
 from runs.exporting import otel_send
 from runs.log import TranscriptLog
@@ -162,7 +162,7 @@ def test_keys_are_those_of_the_conventions(collector: Collector, tmp_path: Path)
         for event in timed_events()
     ]
     spans = sent(collector, tmp_path, changed)
-    shared = {"gen_ai.conversation.id": f"{config().id}/rollout-1", "gen_ai.provider.name": "openai"}
+    shared = {"gen_ai.conversation.id": f"{config().id}/rollout-1", "gen_ai.provider.name": "kernelwright"}
     (root,) = named(spans, "invoke_agent kernelwright")
     assert attributes(root.attributes) == {
         **shared,
@@ -289,12 +289,19 @@ def test_the_server_of_the_model_is_named(collector: Collector, tmp_path: Path) 
     command("export", write(tmp_path, timed_events(), made), "--to", "otlp", "--endpoint", collector.url)
     found = attributes(collector.spans[0].attributes)
     assert (found["server.address"], found["server.port"]) == ("models.example", 443)
+    assert found["gen_ai.provider.name"] == "openai"
 
 
-def test_replies_from_a_record_came_from_no_provider(collector: Collector, tmp_path: Path) -> None:
-    made = config().model_copy(update={"recorded_from": "another run"})
-    command("export", write(tmp_path, timed_events(), made), "--to", "otlp", "--endpoint", collector.url)
-    assert attributes(collector.spans[0].attributes)["gen_ai.provider.name"] == "kernelwright"
+@pytest.mark.parametrize(
+    ("update", "provider"),
+    [({"recorded_from": "another run"}, "kernelwright"), ({"model_options": ModelOptions()}, "openai")],
+)
+def test_a_model_without_a_server_has_no_other_provider(
+    collector: Collector, tmp_path: Path, update: dict[str, object], provider: str
+) -> None:
+    path = write(tmp_path, timed_events(), config().model_copy(update=update))
+    command("export", path, "--to", "otlp", "--endpoint", collector.url)
+    assert attributes(collector.spans[0].attributes)["gen_ai.provider.name"] == provider
 
 
 def test_many_spans_go_in_several_requests(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from foreign_files import ATIF, CHAT, KERNEL, SECOND, SEED, command, imported
 
+from agent.resume_command import resume_run
 from evals.recorded_table import report_scores
-from runs.config import ImportedFrom
+from runs.config import ImportedFrom, Limits
 from runs.store import RunDirectory
 from tasks.errors import UsageError
 from tools.candidate import Candidate
@@ -147,6 +148,12 @@ def test_an_imported_run_is_not_replayed(tmp_path: Path) -> None:
     done = command("replay", imported(tmp_path, SEED).path)
     assert isinstance(done.exception, UsageError)
     assert "was imported" in str(done.exception) and "kernelwright score" in str(done.exception)
+
+
+def test_an_imported_run_is_not_resumed(tmp_path: Path) -> None:
+    run = imported(tmp_path, SEED)
+    with pytest.raises(UsageError, match="was imported, so there is nothing of ours to go on with"):
+        resume_run(str(run.path), base_url=None, limits=Limits(), budget=Limits(), require=None)
 
 
 def test_claims_of_a_file_are_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
