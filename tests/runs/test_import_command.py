@@ -153,7 +153,7 @@ def test_an_imported_run_is_not_replayed(tmp_path: Path) -> None:
 def test_an_imported_run_is_not_resumed(tmp_path: Path) -> None:
     run = imported(tmp_path, SEED)
     with pytest.raises(UsageError, match="was imported, so there is nothing of ours to go on with"):
-        resume_run(str(run.path), base_url=None, limits=Limits(), budget=Limits(), require=None)
+        resume_run(str(run.path), base_url=None, options=ModelOptions(), limits=Limits(), budget=Limits(), require=None)
 
 
 def test_claims_of_a_file_are_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
