@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.choice import Choice, choose, require_prices
-from agent.resume_command import choice_of, own_target, replaced
+from agent.resume_command import choice_of, replaced, target_of
 from agent.running import roll_out
 from agent.session import Plan, create
 from agent.workplace import Workplace
@@ -55,7 +55,7 @@ def fork_run(
     found = find_run(run)
     rollout = _one_rollout(found)
     config, events = found.run.config(), found.run.events(rollout)
-    target = own_target(config)
+    target = target_of(config)
     history = history_up_to(events, at)
     task = find_task(config.task_argument)
     check_writable(out)

@@ -35,7 +35,7 @@ def resume_run(
     """
     directory = find_run(run).run
     config = directory.config()
-    target = own_target(config)
+    target = target_of(config)
     task = find_task(config.task_argument)
     require_sandbox(require, target)
     choice = choice_of(config, target, base_url, options)
@@ -54,8 +54,8 @@ def resume_run(
     roll_out(plan, lambda _: directory)
 
 
-def own_target(config: RunConfig) -> Target:
-    """Where a run's candidates ran; raises UsageError for an imported run, which nobody here can go on with."""
+def target_of(config: RunConfig) -> Target:
+    """Where a run's candidates run; raises UsageError where it was imported."""
     if config.target is None:
         raise UsageError(
             f"The run {config.id} was imported, so there is nothing of ours to go on with. Its replies can be given "

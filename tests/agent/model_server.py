@@ -29,6 +29,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     drops: bool = False
     """Announces more than it sends, and closes the connection."""
+    silent: threading.Event | None = None
+    """Not answered before this is set."""
 
 
 class ModelServer:
@@ -50,6 +52,9 @@ class ModelServer:
                 server.paths.append(self.path)
                 server.keys.append(self.headers["authorization"])
                 answer = server.script.pop(0) if self.path in PATHS.values() else Answer({}, 404)
+                if answer.silent is not None:
+                    answer.silent.wait()
+                    return
                 text = (answer.body if isinstance(answer.body, str) else json.dumps(answer.body)).encode()
                 headers = {"content-type": "application/json", **answer.headers}
                 self.send_response(answer.status)

@@ -141,7 +141,7 @@ def test_list_of_attempts_is_shortened_where_the_context_is_small() -> None:
     for number in range(200):
         for event in tried(number):
             state.see(event)
-    compacted = before_overflow(state, "")
+    compacted = before_overflow(state, lambda candidate: f"text of {candidate}")
     assert compacted is not None
     # A quarter of 2,000 tokens has room for fewer than 20 lines of 80 bytes; 200 halved four times are 12.
     assert compacted.note.count("`: correct") == 12

@@ -251,6 +251,20 @@ def test_error_of_one_choice_is_an_error(server: ModelServer) -> None:
     assert len(retries) == 1
 
 
+@both
+@pytest.mark.parametrize("streaming", [False, True])
+def test_server_that_says_nothing_is_given_up_and_the_way_out_told(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: str, streaming: bool
+) -> None:
+    monkeypatch.setattr(served, "REQUEST_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(served, "MOST_ATTEMPTS", 1)
+    over = threading.Event()
+    server.script = [Answer({}, silent=over)]
+    with pytest.raises(ModelServerError, match="--stream"):
+        server.client(api=api, stream=streaming).query(MESSAGES, [], patience()[0])
+    over.set()
+
+
 def test_answer_that_is_cut_by_the_connection_is_a_retry(server: ModelServer) -> None:
     cut = completion({"content": "x"})
     cut.drops = True
