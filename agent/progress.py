@@ -97,4 +97,5 @@ class Progress:
 def _reply_line(event: ModelReplied) -> str:
     said = " ".join((event.text or event.reasoning).split())
     short = said if len(said) <= MOST_TEXT else said[:MOST_TEXT].rstrip() + "..."
-    return f"turn {event.turn}  {short or '(no words)'}  [{event.seconds:.1f} s]"
+    took = "" if event.seconds is None else f"  [{event.seconds:.1f} s]"
+    return f"turn {event.turn}  {short or '(no words)'}{took}"
