@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.choice import Choice, choose, require_prices
-from agent.resume_command import choice_of, replaced
+from agent.choice import choose, require_prices
+from agent.resume_command import choice_of, replaced, target_of
 from agent.running import roll_out
 from agent.session import Plan, create
 from agent.workplace import Workplace
-from runs.config import ForkedFrom, Limits, ModelOptions, RunConfig
+from runs.config import ForkedFrom, Limits, ModelOptions
 from runs.events import Event, RolloutStarted
 from runs.find import Found, find_run
 from runs.forking import begin_fork, history_up_to
@@ -54,16 +54,20 @@ def fork_run(
     found = find_run(run)
     rollout = _one_rollout(found)
     config, events = found.run.config(), found.run.events(rollout)
+    target = target_of(config)
     history = history_up_to(events, at)
     task = find_task(config.task_argument)
     check_writable(out)
-    require_sandbox(require, config.target)
-    choice = _choice(config, model, base_url, options)
+    require_sandbox(require, target)
+    if model is None:
+        choice = choice_of(config, target, base_url, options)
+    else:
+        choice = choose(model, base_url, config.task, target, asked=options)
     source = f"{found.run.path.parent.name}/{found.run.id}"
     plan = Plan(
         task=task,
         task_argument=config.task_argument,
-        target=config.target,
+        target=target,
         choice=choice,
         strategy=StrategyConfig(name=StrategyName.SINGLE, rollouts=1),
         limits=replaced(config.limits, limits),
@@ -99,9 +103,3 @@ def _one_rollout(found: Found) -> str:
         listed = ", ".join(str(found.run.path / name) for name in found.rollouts)
         raise UsageError(f"The run has several rollouts; name one by its path: {listed}.")
     return found.rollouts[0]
-
-
-def _choice(config: RunConfig, model: str | None, base_url: str | None, options: ModelOptions) -> Choice:
-    if model is None:
-        return choice_of(config, base_url, options)
-    return choose(model, base_url, config.task, config.target, asked=options)

@@ -244,7 +244,7 @@ def check(events: Sequence[Event], run: RunDirectory) -> None:
     assert [event.sequence for event in events] == list(range(len(events)))
     assert not can_go_on(events, Limits())
     summary = summarize(events)
-    assert summary.spent.turns == TURNS
+    assert summary.spent is not None and summary.spent.turns == TURNS
     assert summary.best is not None and summary.best.candidate == Candidate(code(FASTEST)).id
     compactions = [event for event in events if isinstance(event, Compacted)]
     assert len(compactions) > 3

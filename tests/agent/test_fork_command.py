@@ -140,6 +140,7 @@ def test_what_was_copied_is_not_paid_for_again(source: RunDirectory, monkeypatch
     assert run is not None
     summary = summarize(run.events("rollout-1"))
     assert summary.reason is EndReason.SUBMITTED
+    assert summary.spent is not None
     assert (summary.spent.turns, summary.spent.input_tokens) == (2, 2000)
     # By hand: 2 x (1,000 x 1.00 + 100 x 10.00) dollars for a million.
     assert summary.spent.dollars == pytest.approx(0.004)
