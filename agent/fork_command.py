@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.choice import choose, require_prices
+from agent.choice import Choice, choose, require_prices
 from agent.resume_command import choice_of, replaced, target_of
 from agent.running import roll_out
 from agent.session import Plan, create
 from agent.workplace import Workplace
-from runs.config import ForkedFrom, Limits, ModelOptions
+from runs.config import ForkedFrom, Limits, ModelOptions, RunConfig
 from runs.events import Event, RolloutStarted
 from runs.find import Found, find_run
 from runs.forking import begin_fork, history_up_to
@@ -18,6 +18,7 @@ from runs.strategy_name import StrategyName
 from runs.summary import started
 from tasks.errors import UsageError
 from tasks.loader import find_task
+from tasks.target import Target
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 ROLLOUT = "rollout-1"
@@ -59,10 +60,7 @@ def fork_run(
     task = find_task(config.task_argument)
     check_writable(out)
     require_sandbox(require, target)
-    if model is None:
-        choice = choice_of(config, target, base_url, options)
-    else:
-        choice = choose(model, base_url, config.task, target, asked=options)
+    choice = _choice(config, target, model, base_url, options)
     source = f"{found.run.path.parent.name}/{found.run.id}"
     plan = Plan(
         task=task,
@@ -103,3 +101,11 @@ def _one_rollout(found: Found) -> str:
         listed = ", ".join(str(found.run.path / name) for name in found.rollouts)
         raise UsageError(f"The run has several rollouts; name one by its path: {listed}.")
     return found.rollouts[0]
+
+
+def _choice(
+    config: RunConfig, target: Target, model: str | None, base_url: str | None, options: ModelOptions
+) -> Choice:
+    if model is None:
+        return choice_of(config, target, base_url, options)
+    return choose(model, base_url, config.task, target, asked=options)

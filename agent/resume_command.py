@@ -55,7 +55,7 @@ def resume_run(
 
 
 def target_of(config: RunConfig) -> Target:
-    """The target of a run that can go on; raises UsageError for one that was imported."""
+    """Where a run's candidates run; raises UsageError where it was imported."""
     if config.target is None:
         raise UsageError(
             f"The run {config.id} was imported, so there is nothing of ours to go on with. Its replies can be given "

@@ -5,7 +5,7 @@ from pydantic_core import PydanticSerializationError
 from runs.events import EVENT, Stamped
 
 
-def event_line(event: Stamped) -> bytes:
+def line_of(event: Stamped) -> bytes:
     """The event as JSON in UTF-8, with the end of the line."""
     try:
         text = event.model_dump_json()

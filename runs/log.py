@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
 from runs.events import Event, Stamped
-from runs.lines import event_line
+from runs.lines import line_of
 from runs.reading import read_transcript
 from tasks.errors import StorageError, UsageError
 
@@ -63,7 +63,7 @@ class TranscriptLog:
         if self.failed:
             raise StorageError(f"The transcript {self.path} is not written any more, because a write to it failed.")
         stamped = event.model_copy(update={"sequence": self._written})
-        line = event_line(stamped)
+        line = line_of(stamped)
         rest = memoryview(b"\n" + line if self._torn else line)
         self.failed = True
         try:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from runs.config import RunConfig
 from runs.events import Event
-from runs.lines import event_line
+from runs.lines import line_of
 from runs.reading import first_complaint, read_transcript
 from tasks.errors import RunFormatError, StorageError, UsageError
 
@@ -79,7 +79,7 @@ class RunDirectory:
             path.parent.mkdir(exist_ok=True)
             if path.exists():
                 raise UsageError(f"{path} exists already; a transcript is never written over.")
-            _write_atomically(path, b"".join(event_line(event) for event in numbered))
+            _write_atomically(path, b"".join(line_of(event) for event in numbered))
         except OSError as error:
             raise StorageError(f"{path} cannot be written ({error.strerror}). Make room, and do it again.") from error
 

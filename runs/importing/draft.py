@@ -119,7 +119,7 @@ class Draft:
         return fits
 
     def finish(self, rollout: str, task: str) -> list[Event]:
-        """The whole transcript, from its first event to its last."""
+        """The whole transcript, from its first event to its last, not yet numbered."""
         started = RolloutStarted(
             turn=0,
             time=self._began,
@@ -136,5 +136,4 @@ class Draft:
         ended = Ended(
             turn=self._turn, time=None, reason=EndReason.IMPORTED, message="the imported file says no more of its end"
         )
-        events = (started, *self.events, ended)
-        return [event.model_copy(update={"sequence": number}) for number, event in enumerate(events)]
+        return [started, *self.events, ended]

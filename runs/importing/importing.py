@@ -12,7 +12,6 @@ from runs.importing.draft import UNKNOWN, Draft
 from runs.importing.kernels import Kernels
 from runs.importing.reading import Source
 from runs.importing.task_guess import KnownTasks
-from runs.lines import event_line
 from runs.store import RunDirectory, check_writable, create_run, new_run_id
 from tasks.errors import UsageError
 from tasks.loader import find_task
@@ -47,9 +46,7 @@ def make_run(source: Source, task_argument: str | None, root: Path) -> ImportedR
         with tempfile.TemporaryDirectory(dir=root, prefix=".importing-") as staging:
             staged = create_run(Path(staging), config)
             for rollout, events in transcripts.items():
-                path = staged.transcript(rollout)
-                path.parent.mkdir()
-                path.write_bytes(b"".join(map(event_line, events)))
+                staged.write_beginning(rollout, events)
             for candidate in kernels.candidates.values():
                 staged.save_candidate(candidate.id, candidate.text)
             run.path.parent.mkdir(exist_ok=True)

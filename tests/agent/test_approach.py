@@ -1,6 +1,7 @@
 """The features by which candidates of a population are told apart."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ CANDIDATES = Path(__file__).resolve().parents[1] / "candidates"
         ("// wmma, __shared__\n/* cp.async\n float4 */\n  # __global__ in Python\n", {}),
     ],
 )
-def test_features(text: str, features: dict[str, object]) -> None:
+def test_features(text: str, features: dict[str, Any]) -> None:
     assert approach_of(text) == PLAIN._replace(**features)
 
 

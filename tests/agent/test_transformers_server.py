@@ -113,8 +113,8 @@ def test_rollout_against_a_real_server(real: RealServer, tmp_path: Path, api: st
     replies = [event for event in events if isinstance(event, ModelReplied)]
     results = [event for event in events if isinstance(event, ToolReturned)]
     assert [reply.reasoning for reply in replies] == [serve_tiny_model.THOUGHT] * 2
-    counted = [reply.usage.input_tokens for reply in replies if reply.usage is not None]
-    assert len(counted) == 2 and counted[1] > counted[0]
+    first, second = (reply.usage for reply in replies)
+    assert first is not None and second is not None and second.input_tokens > first.input_tokens
     assert [result.reply.text for result in results] == ["built", "built"]
     assert not any(isinstance(event, Retried) for event in events)
 

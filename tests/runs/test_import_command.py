@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from foreign_files import ATIF, CHAT, KERNEL, SECOND, SEED, command, imported
 
+from agent.fork_command import fork_run
 from agent.resume_command import resume_run
 from evals.recorded_table import report_scores
 from runs.config import ImportedFrom, Limits, ModelOptions
@@ -150,10 +151,24 @@ def test_an_imported_run_is_not_replayed(tmp_path: Path) -> None:
     assert "was imported" in str(done.exception) and "kernelwright score" in str(done.exception)
 
 
-def test_an_imported_run_is_not_resumed(tmp_path: Path) -> None:
+def test_an_imported_run_is_neither_resumed_nor_forked(tmp_path: Path) -> None:
     run = imported(tmp_path, SEED)
     with pytest.raises(UsageError, match="was imported, so there is nothing of ours to go on with"):
         resume_run(str(run.path), base_url=None, options=ModelOptions(), limits=Limits(), budget=Limits(), require=None)
+    with pytest.raises(UsageError, match="was imported, so there is nothing of ours to go on with"):
+        fork_run(
+            str(run.path),
+            1,
+            model="another",
+            base_url=None,
+            options=ModelOptions(),
+            limits=Limits(),
+            budget=Limits(),
+            out=tmp_path / "forks",
+            note=None,
+            require=None,
+        )
+    assert not (tmp_path / "forks").exists()
 
 
 def test_claims_of_a_file_are_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
