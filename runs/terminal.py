@@ -98,9 +98,10 @@ def turns_table(rows: Sequence[CallRow], title: str) -> Table:
 
 def totals(summary: RolloutSummary) -> Text:
     """The totals of a rollout, in two or three lines."""
+    copied = f" ({summary.copied_turns} copied)" if summary.copied_turns else ""
     lines = [
         f"ended: {summary.reason or 'not'} ({printable(summary.message)})",
-        f"{summary.turns} turns, {_spent(summary.spent)}, {summary.retries} retries",
+        f"{summary.turns} turns{copied}, {_spent(summary.spent)}, {summary.retries} retries",
     ]
     if summary.best is not None:
         best = summary.best

@@ -321,3 +321,29 @@ def test_candidate_that_cannot_be_kept_ends_the_rollout_and_its_call_stays_open(
     (tmp_path / "candidates").mkdir()
     ended, _ = resume(tmp_path, ScriptedModel(script[1:]), ScriptedTools())
     assert ended.reason is EndReason.SUBMITTED
+
+
+def test_interruption_while_an_event_is_being_written_leaves_a_complete_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes its time, so that is where an interruption often comes."""
+    synced = 0
+
+    def fsync(_: int) -> None:
+        nonlocal synced
+        synced += 1
+        if synced == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    script = [
+        ModelReply(text="One.", tool_calls=(compile_call("one"),)),
+        ModelReply(text="", tool_calls=(call("submit"),)),
+    ]
+    ended, events = roll_out(tmp_path, ScriptedModel(script), ScriptedTools())
+    assert ended.reason is EndReason.INTERRUPTED
+    assert [event.event for event in events] == ["rollout_started", "model_reply", "ended"]
+    tools = ScriptedTools()
+    ended, _ = resume(tmp_path, ScriptedModel(script[1:]), tools)
+    assert ended.reason is EndReason.SUBMITTED
+    assert [name for name, _ in tools.calls] == ["compile_kernel", "submit"]
