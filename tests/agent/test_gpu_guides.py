@@ -59,12 +59,12 @@ def test_implicit_gemm(tmp_path: Path, length: int, dilation: int) -> None:
         tmp_path,
         "implicit-gemm",
         0,
-        "const float* x, const float* w, const float* b, float* out, int samples, int channels, int outputs, int length,"
-        " int padding, int dilation) {\n"
+        "const float* x, const float* w, const float* b, float* out, int samples, int channels, int outputs,"
+        " int length, int padding, int dilation) {\n"
         "    cudaFuncSetAttribute(conv_kernel<3>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10);\n"
         "    dim3 grid((length + 63) / 64, (outputs + 63) / 64, samples);\n"
-        "    conv_kernel<3><<<grid, 128, shared_bytes(3, dilation)>>>(x, w, b, out, channels, outputs, length, length,\n"
-        "        padding, dilation, row_stride(3, dilation));",
+        "    conv_kernel<3><<<grid, 128, shared_bytes(3, dilation)>>>(x, w, b, out, channels, outputs, length,\n"
+        "        length, padding, dilation, row_stride(3, dilation));",
     )
     x, weight, bias = drawn(2, 20, length), drawn(70, 20, 3), drawn(70)
     out = torch.full((2, 70, length), torch.nan, device="cuda")
