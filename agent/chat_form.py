@@ -112,8 +112,9 @@ def _tool(tool: JsonObject, strict: bool) -> JsonValue:
 def _text_and_reasoning(message: JsonObject) -> tuple[str, str, JsonObject]:
     """The text, the reasoning as text, and the fields that go back to the server."""
     text = text_of(message.get("content")) or text_of(message.get("refusal"))
-    fields = {name: message[name] for name in REASONING_FIELDS if message.get(name)}
-    if fields:
+    # An empty text is kept: some servers want each reply's field back, and the same.
+    fields = {name: message[name] for name in REASONING_FIELDS if message.get(name) not in (None, [])}
+    if any(fields.values()):
         details = "\n".join(
             filter(
                 None, (first_text(part, ("text", "summary")) for part in objects_of(fields.get("reasoning_details")))
@@ -121,7 +122,7 @@ def _text_and_reasoning(message: JsonObject) -> tuple[str, str, JsonObject]:
         )
         return text, first_text(fields, REASONING_FIELDS[:2]) or details, fields
     thoughts, rest = split_thoughts(text)
-    return (rest, thoughts, {"content": text}) if rest != text else (text, "", {})
+    return (rest, thoughts, {**fields, "content": text}) if rest != text else (text, "", fields)
 
 
 def _calls(message: JsonObject) -> tuple[ToolCall, ...]:

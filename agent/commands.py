@@ -1,4 +1,4 @@
-"""The commands `run` and `resume`: optimization runs of a model on a task."""
+"""The commands `run`, `resume` and `fork`: optimization runs of a model on a task."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,22 @@ from runs.strategy_name import StrategyName
 from tasks.target import Target
 from tools.required_sandbox import RequireSandboxOption
 
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1024,
+        metavar="TOKENS",
+        help="How much the model takes, in and out: a longer conversation is compacted. By default what is known of "
+        "the model, or what its server refuses.",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this floor's commands."""
     app.command()(run)
     app.command()(resume)
+    app.command()(fork)
 
 
 def run(
@@ -23,7 +34,7 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model's name on its server, or `recorded`, or `recorded:RUN` for a certain run's replies, or "
+            help="The model's name on its server, or `recorded`, or `recorded:RUN` for the replies of one run, or "
             "`simulated:SEED` for random edits of a causal convolution on the host."
         ),
     ] = None,
@@ -41,6 +52,7 @@ def run(
     reply_tokens: Annotated[
         int | None, typer.Option(min=1, help="The most tokens of one reply; by default what the server allows.")
     ] = None,
+    context: ContextOption = None,
     target: Annotated[
         Target | None, typer.Option(help="Where candidates run; by default cuda where there is a GPU, else cpu.")
     ] = None,
@@ -75,6 +87,7 @@ def run(
         "effort": reasoning_effort,
         "reasoning": reasoning_echo,
         "output_tokens": reply_tokens,
+        "context_tokens": context,
     }
     run_on_task(
         task,
@@ -94,6 +107,7 @@ def run(
 def resume(
     run: Annotated[str, typer.Argument(help="A run's id, the unique beginning of one, or its path.")],
     base_url: Annotated[str | None, typer.Option(help="The model's server, where it has moved.")] = None,
+    context: ContextOption = None,
     turns: Annotated[int | None, typer.Option(min=1, help="The most replies of a rollout: a new limit.")] = None,
     total_turns: Annotated[int | None, typer.Option(min=1, help="The most replies of the run: a new limit.")] = None,
     tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens of the run: a new limit.")] = None,
@@ -107,12 +121,51 @@ def resume(
     """Go on with RUN where it was stopped or killed: what is in its transcripts is neither asked nor paid for again.
     Limits that are given here replace the run's own; what was spent before counts."""
     from agent.resume_command import resume_run
-    from runs.config import Limits
+    from runs.config import Limits, ModelOptions
 
     resume_run(
         run,
         base_url=base_url,
+        options=ModelOptions() if context is None else ModelOptions(context_tokens=context),
         limits=Limits(turns=turns),
         budget=Limits(turns=total_turns, tokens=tokens, seconds=seconds, dollars=dollars, gpu_seconds=gpu_seconds),
+        require=require,
+    )
+
+
+def fork(
+    run: Annotated[
+        str, typer.Argument(help="A run's id, the unique beginning of one, or its path, or that of a rollout.")
+    ],
+    at: Annotated[int, typer.Option(min=0, metavar="TURN", help="The last turn that is taken over; 0 for none.")],
+    model: Annotated[str | None, typer.Option(help="Another model, as of `run`; by default the run's.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Another server; by default the run's.")] = None,
+    context: ContextOption = None,
+    turns: Annotated[int | None, typer.Option(min=1, help="The most replies: a new limit.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens: a new limit.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="The most wall time: a new limit.")] = None,
+    dollars: Annotated[float | None, typer.Option(min=0, help="The most it may cost: a new limit.")] = None,
+    gpu_seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long it may hold the device: a new limit.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The directory under which the new run is kept.")] = LOCAL,
+    note: Annotated[str | None, typer.Option(help="How this run is made, for its record.")] = None,
+    require: RequireSandboxOption = None,
+) -> None:
+    """Make a new run that goes on from a turn of RUN. What is taken over is marked as copied, and not paid for again.
+    Limits not given here are the old run's, and count from the fork."""
+    from agent.fork_command import fork_run
+    from runs.config import Limits, ModelOptions
+
+    fork_run(
+        run,
+        at,
+        model=model,
+        base_url=base_url,
+        options=ModelOptions() if context is None else ModelOptions(context_tokens=context),
+        limits=Limits(turns=turns),
+        budget=Limits(tokens=tokens, seconds=seconds, dollars=dollars, gpu_seconds=gpu_seconds),
+        out=out,
+        note=note,
         require=require,
     )

@@ -14,10 +14,12 @@ OPTIONAL = ("reasoning.summary", "include", "store", "stream_options", "parallel
 
 _EARLIER_REASONING = re.compile(
     r"\breasoning_(content|details)\b|of type .?reasoning|reasoning.? items?\b|\brs_\w+|thinking (mode|blocks?)"
-    r"|invalid_encrypted_content|encrypted.{0,3}content.{0,200}(verified|decrypt|issued)|\bmessages?\b.*\breasoning\b",
+    r"|invalid_encrypted_content|encrypted.{0,3}content.{0,200}(verified|decrypt|issued)",
     re.IGNORECASE | re.DOTALL,
 )
 """How servers speak of a reply's reasoning that came back and should not have, or the other way round."""
+_FIELD_OF_A_MESSAGE = re.compile(r"['\"`.]reasoning(?![.\w])")
+"""The same, where the request itself has no field of that name."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ def correction(manner: Manner, body: JsonObject, fault: ServerFault) -> Correcti
     """
     if fault.kind not in (Kind.REFUSED, Kind.ADDRESS):
         return None
-    return _echo_turned(manner, fault) or _limit_renamed(manner, body, fault) or _without(manner, body, fault)
+    return _echo_turned(manner, body, fault) or _limit_renamed(manner, body, fault) or _without(manner, body, fault)
 
 
-def _echo_turned(manner: Manner, fault: ServerFault) -> Correction | None:
-    if manner.echo_corrected or not _EARLIER_REASONING.search(f"{fault.param} {fault.text}"):
+def _echo_turned(manner: Manner, body: JsonObject, fault: ServerFault) -> Correction | None:
+    told = f"{fault.param} {fault.text}"
+    meant = _EARLIER_REASONING.search(told) or ("reasoning" not in body and _FIELD_OF_A_MESSAGE.search(told))
+    if manner.echo_corrected or not meant:
         return None
     excluded = manner.options.reasoning is ReasoningEcho.EXCLUDE
     echo = ReasoningEcho.INCLUDE if excluded else ReasoningEcho.EXCLUDE

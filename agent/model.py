@@ -98,6 +98,8 @@ class ModelReply(Record):
     """As the server named it, but always `length` where the reply was cut off at a limit."""
     raw: dict[str, JsonValue] = Field(default_factory=dict)
     """The reply as the provider sent it; assembled, where it came as a stream."""
+    note: str = ""
+    """What the client noticed and a person should know."""
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,18 @@ class Pasts:
         """
         waiting = {each.rollout: each for each in begun}
         names = sorted({*self._run.rollouts(), *waiting}, key=lambda name: (len(name), name))
-        return tuple(self._past(name, waiting.get(name)) for name in names)
+        return tuple(past for name in names if (past := self._past(name, waiting.get(name))) is not None)
 
-    def _past(self, name: str, begun: RolloutStarted | None) -> Past:
+    def _past(self, name: str, begun: RolloutStarted | None) -> Past | None:
+        """None where a process was killed before the rollout's first event was whole: it has not begun."""
         path = self._run.transcript(name)
         size_bytes = path.stat().st_size if path.exists() else 0
         if name in self._read and self._read[name][0] == size_bytes:
             return self._read[name][1]
         events: Sequence[Event] = self._run.events(name) if size_bytes else ()
-        if not events and begun is not None:
+        if not events:
+            if begun is None:
+                return None
             events = (begun,)
         past = past_of(name, events, self._run)
         self._read[name] = size_bytes, past

@@ -65,6 +65,8 @@ class Progress:
                 self._started(event, name)
             case ModelReplied():
                 self.say(name + _reply_line(event))
+                if event.note:
+                    self.say(f"{name}turn {event.turn}  note: {event.note}")
                 self._now(", ".join(call.name for call in event.tool_calls) or "the model is thinking")
             case ToolReturned():
                 self._console.print(Text(name).append_text(call_line(call_row(event))), soft_wrap=True)
@@ -104,4 +106,5 @@ def _whence(origin: Origin | None) -> str:
 def _reply_line(event: ModelReplied) -> str:
     said = " ".join((event.text or event.reasoning).split())
     short = said if len(said) <= MOST_TEXT else said[:MOST_TEXT].rstrip() + "..."
-    return f"turn {event.turn}  {short or '(no words)'}  [{event.seconds:.1f} s]"
+    took = "" if event.seconds is None else f"  [{event.seconds:.1f} s]"
+    return f"turn {event.turn}  {short or '(no words)'}{took}"

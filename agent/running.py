@@ -13,20 +13,21 @@ from agent.interruption import Interruption
 from agent.progress import Progress
 from agent.scheduling import at_once, one_by_one
 from agent.session import Plan, Session, create
-from agent.workplace import workplace
+from agent.workplace import Workplace, workplace
 from runs.config import Limits, ModelOptions
-from runs.events import Ended, EndReason
+from runs.events import Culprit, Ended, EndReason
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory, check_writable
 from runs.summary import summarize
 from runs.terminal import make_console, totals, turns_table
 from tasks.loader import find_task
 from tasks.target import Target
-from tools.briefing import Briefing
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 INTERRUPTED_EXIT = 130
-FAULTS = (EndReason.MODEL_SERVER_ERROR, EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
+FAULTS = (Culprit.SERVER, Culprit.MACHINE, Culprit.HARNESS)
+REFUSED = (EndReason.MODEL_SERVER_ERROR, EndReason.QUOTA_EXHAUSTED)
+"""Ends with which the model's server let no rollout go on, whoever's fault that is."""
 
 
 def run_on_task(
@@ -54,10 +55,10 @@ def run_on_task(
     choice = choose(model, base_url, found.name, chosen_target, asked=options)
     require_prices(budget, choice)
     plan = Plan(found, task, chosen_target, choice, strategy, limits, budget, out, note)
-    roll_out(plan, lambda briefing: create(plan, briefing))
+    roll_out(plan, lambda place: create(plan, place.briefing))
 
 
-def roll_out(plan: Plan, open_run: Callable[[Briefing], RunDirectory]) -> None:
+def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
     """Carry out what is to be done of a run and tell what came of it; ends the program with what ended the rollouts."""
     choice, parallel = plan.choice, plan.strategy.parallel
     console = make_console()
@@ -67,7 +68,7 @@ def roll_out(plan: Plan, open_run: Callable[[Briefing], RunDirectory]) -> None:
         progress.say(f"{plan.task.name} on {plan.target.value}, {choice.recorded_from or choice.name}")
         progress.note("measuring the baselines")
         with workplace(plan.task, plan.target, parallel, progress.note) as place:
-            run = open_run(place.briefing)
+            run = open_run(place)
             interruption = Interruption()
             session = Session(plan, run, place.briefing, place.make_tools, progress.watcher, interruption)
 
@@ -84,13 +85,12 @@ def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) 
     for rollout in run_directory.rollouts():
         summary = summarize(run_directory.events(rollout))
         console.print()
-        console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target.value}, {rollout}"))
+        console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target}, {rollout}"))
         console.print(totals(summary))
         console.print(f"transcript: {run_directory.transcript(rollout)}", soft_wrap=True, markup=False)
-    reasons = {end.reason for end in ends}
-    if EndReason.INTERRUPTED in reasons:
+    if any(end.reason is EndReason.INTERRUPTED for end in ends):
         raise typer.Exit(INTERRUPTED_EXIT)
-    if reasons.intersection(FAULTS):
+    if any(end.culprit in FAULTS or end.reason in REFUSED for end in ends):
         raise typer.Exit(3)
 
 

@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from typing import Protocol, cast
 
 import httpx2
@@ -17,6 +18,7 @@ from tenacity import (
 
 from agent.address import without_secrets
 from agent.chat_form import ChatForm
+from agent.counting import TokenCounts
 from agent.manner import Manner, correction
 from agent.model import (
     AddressError,
@@ -30,22 +32,24 @@ from agent.model import (
     ToolDefinition,
     WaitingStoppedError,
 )
-from agent.provider_json import JsonObject
+from agent.provider_json import JsonObject, object_of, well_formed
 from agent.responses_form import ResponsesForm
 from agent.server_faults import Kind, ServerFault, fault_of, no_reply
 from runs.apis import Api
 from runs.config import ModelOptions
 from tasks.errors import ModelServerError
 
-MOST_ATTEMPTS = 8
-"""Of sending one request; sending it again corrected does not count."""
-REQUEST_TIMEOUT_S = 600.0
-"""For one request, or one part of a stream; a reasoning model may think for minutes."""
+MOST_ATTEMPTS = 14
+"""Of sending one request, which takes half an hour of waiting; sending it again corrected does not count."""
+REQUEST_TIMEOUT_S = 1800.0
+"""For one request, or one part of a stream: at ten tokens a second a server needs this for 18,000."""
 CONNECT_TIMEOUT_S = 20.0
 MOST_WAITING_S = 3600.0
 """For all attempts at one reply together, where the rollout has no time limit of its own."""
 
-_BACKOFF = wait_exponential_jitter(initial=1.0, max=60.0)
+OPENAI_URL = "https://api.openai.com/v1"
+
+_BACKOFF = wait_exponential_jitter(initial=1.0, max=300.0)
 
 
 class Form(Protocol):
@@ -74,10 +78,11 @@ class ServedModel:
     def __init__(self, model: str, api_key: str, base_url: str | None, options: ModelOptions) -> None:
         self._model = model
         self._manner = Manner(options)
+        self._counts = TokenCounts()
         self._form: Form = ResponsesForm() if options.api is Api.RESPONSES else ChatForm()
-        # All retrying is done here, so that each retry is in the transcript and none is multiplied.
-        self._client = openai.OpenAI(api_key=api_key, base_url=base_url, max_retries=0)
-        self._where = f"{model} at {without_secrets(str(self._client.base_url))}"
+        self._api_key = api_key
+        self._base_url = base_url or OPENAI_URL
+        self._where = f"{model} at {without_secrets(self._base_url)}"
 
     @property
     def name(self) -> str:
@@ -97,9 +102,9 @@ class ServedModel:
             nonlocal corrections
             if stopping.is_set():
                 raise WaitingStoppedError(f"Stopped while waiting for {self._where}.")
-            body = self._form.body(self._model, messages, tools, self._manner)
+            body = object_of(well_formed(self._form.body(self._model, messages, tools, self._manner)))
             try:
-                return self._form.reply(self._answer(body, deadline))
+                return self._counts.check(body, self._form.reply(self._answer(body, deadline)))
             except ServerFault as fault:
                 if better := correction(self._manner, body, fault):
                     self._manner, fault.corrected = better.manner, better.said
@@ -125,34 +130,43 @@ class ServedModel:
     def _answer(self, body: JsonObject, deadline: float) -> JsonObject:
         """Send one request and receive all of its answer; the one place where foreign errors become faults."""
         try:
-            return (
-                self._form.assemble(self._events(body, deadline)) if body.get("stream") else self._whole(body, deadline)
-            )
+            if not body.get("stream"):
+                return object_of(well_formed(self._whole(body, deadline)))
+            with closing(self._events(body, deadline)) as events:
+                return object_of(well_formed(self._form.assemble(events)))
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             raise fault_of(error) from error
 
+    def _connection(self) -> openai.OpenAI:
+        # For one request: until the next one tools work for minutes, and a connection that a server or a router has
+        # dropped meanwhile would fail it. All retrying is done here, so that each retry is in the transcript.
+        return openai.OpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+
     def _whole(self, body: JsonObject, deadline: float) -> JsonObject:
         try:
-            # The SDK does not check what came back: text where the server sent no JSON, anything where it did.
-            answer = self._client.post(
-                self._form.path, cast_to=object, body=body, options={"timeout": _timeout(deadline)}
-            )
+            with self._connection() as connection:
+                # The SDK does not check what came back: text where the server sent no JSON, anything where it did.
+                answer = connection.post(
+                    self._form.path, cast_to=object, body=body, options={"timeout": _timeout(deadline)}
+                )
         except json.JSONDecodeError as error:
             raise self._something_else(error.doc) from error
         if not isinstance(answer, dict):
             raise self._something_else(str(answer))
         return cast(JsonObject, answer)
 
-    def _events(self, body: JsonObject, deadline: float) -> Iterator[JsonObject]:
-        stream = self._client.post(
-            self._form.path,
-            cast_to=object,
-            body=body,
-            options={"timeout": _timeout(deadline)},
-            stream=True,
-            stream_cls=openai.Stream[object],
-        )
-        with stream:
+    def _events(self, body: JsonObject, deadline: float) -> Generator[JsonObject]:
+        with (
+            self._connection() as connection,
+            connection.post(
+                self._form.path,
+                cast_to=object,
+                body=body,
+                options={"timeout": _timeout(deadline)},
+                stream=True,
+                stream_cls=openai.Stream[object],
+            ) as stream,
+        ):
             if "text/event-stream" not in stream.response.headers.get("content-type", "text/event-stream"):
                 raise self._something_else(stream.response.read().decode(errors="replace"))
             try:

@@ -28,12 +28,16 @@ class Kind(Enum):
     """The request itself is not accepted as it is."""
 
 
+MOST_TEXT = 1000
+"""Characters of what a server said that are kept: some answer with whole pages."""
+
+
 class ServerFault(Exception):
     """A request that got no usable reply."""
 
     def __init__(self, text: str, kind: Kind, *, param: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(text)
-        self.text = text
+        self.text = text[:MOST_TEXT]
         self.kind = kind
         self.param = param
         """The field of the request that the server names, where it names one."""
@@ -71,6 +75,8 @@ def fault_of(error: openai.OpenAIError | httpx2.HTTPError) -> ServerFault:
         kind = _kind(error.status_code, f"{error.code} {error.type}", text)
         asked = _retry_after_s(error.response.headers) or _asked_in_words(text)
         return ServerFault(text, kind, param=error.param or "", retry_after_s=asked)
+    if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+        return ServerFault(f"{text} With --stream a slow reply does not time out.", Kind.PASSING)
     if isinstance(error, openai.APIConnectionError | httpx2.HTTPError):
         return ServerFault(text, Kind.PASSING)
     if isinstance(error, openai.APIError):
@@ -89,9 +95,8 @@ def fault_in_body(error: JsonValue) -> ServerFault:
     names = f"{fields.get('code')} {fields.get('type')}"
     if status is None and _REFUSAL_CODES.search(names):
         status = 400
-    return ServerFault(
-        text[:1000], _kind(status, names, text), param=text_of(fields.get("param")), retry_after_s=_asked_in_words(text)
-    )
+    kind, param = _kind(status, names, text), text_of(fields.get("param"))
+    return ServerFault(text, kind, param=param, retry_after_s=_asked_in_words(text))
 
 
 def no_reply(what: str) -> ServerFault:
@@ -104,7 +109,8 @@ def _kind(status: int | None, codes: str, text: str) -> Kind:
     if any(code in codes.lower() for code in _QUOTA_CODES) or "insufficient_quota" in text or status == 402:
         return Kind.QUOTA
     limited = status == 429 or "rate_limit" in codes
-    if _NEVER_FITS.search(text) if limited else "context_length" in codes or _TOO_LONG.search(text):
+    too_long = "context_length" in codes or status == 413 or _TOO_LONG.search(text)
+    if _NEVER_FITS.search(text) if limited else too_long:
         return Kind.TOO_LONG
     if limited or status is None or status in (408, 409, 425) or status >= 500:
         return Kind.PASSING
@@ -144,5 +150,5 @@ def _describe(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, openai.APIStatusError) and str(error) == f"Error code: {error.status_code}":
         # The SDK's text leaves out a body that is not in OpenAI's form.
-        text = f"{text} - {error.response.text[:1000]}"
+        text = f"{text} - {error.response.text}"
     return f"{text} ({type(cause).__name__}: {cause})" if cause is not None else text

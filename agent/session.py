@@ -22,7 +22,7 @@ from agent.strategies.floor import is_near
 from agent.strategies.strategy import Start
 from agent.toolset import Toolset
 from runs.accounting import spending_of
-from runs.config import Limits, RunConfig
+from runs.config import ForkedFrom, Limits, RunConfig
 from runs.events import Culprit, Ended, EndReason, Event, RolloutStarted
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory, create_run, new_run_id
@@ -56,6 +56,7 @@ class Plan:
     """Of all rollouts together."""
     root: Path
     note: str | None
+    forked_from: ForkedFrom | None = None
 
 
 def create(plan: Plan, briefing: Briefing) -> RunDirectory:
@@ -82,6 +83,7 @@ def create(plan: Plan, briefing: Briefing) -> RunDirectory:
             commit=commit(),
             machine=briefing.machine,
             provenance=plan.note or _provenance(plan.choice),
+            forked_from=plan.forked_from,
         ),
     )
 
@@ -108,9 +110,11 @@ class Session:
         self._make_tools = make_tools
         self._watch = watch
         self._interruption = interruption or Interruption()
+        self._context_tokens = None if plan.choice.options is None else plan.choice.options.context_tokens
         self._strategy = strategy_of(plan.strategy)
         self._pasts = Pasts(run)
-        histories = {name: run.events(name) for name in run.rollouts()}
+        # One that was killed before its first event was whole has not begun.
+        histories = {name: events for name in run.rollouts() if (events := run.events(name))}
         self._unfinished = deque(name for name, events in histories.items() if can_go_on(events, plan.limits))
         self._budget = RunBudget(plan.budget, plan.choice.prices, before=spending_of_run(tuple(histories.values())))
         self._begun: list[RolloutStarted] = []
@@ -172,6 +176,7 @@ class Session:
                 Budget(plan.limits, plan.choice.prices, run=self._budget),
                 self._watch(name),
                 stopping=self._interruption.stopping,
+                context_tokens=self._context_tokens,
             )
         )
 
@@ -188,6 +193,7 @@ class Session:
                 Budget(self._plan.limits, self._plan.choice.prices, run=self._budget, before=before),
                 self._watch(name),
                 stopping=self._interruption.stopping,
+                context_tokens=self._context_tokens,
             )
         )
 

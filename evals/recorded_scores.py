@@ -10,8 +10,9 @@ from evals.scores import pass_at_k as estimate
 from runs.events import Ended, EndReason, Event, RolloutStarted, Submitted
 from runs.find import Found
 from runs.summary import started
+from tasks.errors import RunFormatError
 from tasks.record import Record
-from tasks.spec import Target
+from tasks.spec import Precision, Target
 from tools.verdict import Verdict
 
 PASS_AT = (1, 5, 10)
@@ -112,16 +113,30 @@ def _pass_at(outcomes: Sequence[Outcome]) -> tuple[PassAt, ...]:
 
 def _sample(run: str, rollout: str, events: Sequence[Event]) -> Sample:
     first = started(events)
+    target, precision = _asked(first)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
     name = f"{run} {rollout}"
     if submitted is None:
-        line = _without_submission(first, name, next((e for e in reversed(events) if isinstance(e, Ended)), None))
+        ended = next((event for event in reversed(events) if isinstance(event, Ended)), None)
+        line = _without_submission(first, name, ended, target, precision)
     else:
-        line = score_line(submitted.evaluation, Path(name), first.briefing.precision)
-    return Sample(run=run, rollout=rollout, task=first.task, target=first.target, model=first.model, line=line)
+        line = score_line(submitted.evaluation, Path(name), precision)
+    return Sample(run=run, rollout=rollout, task=first.task, target=target, model=first.model, line=line)
 
 
-def _without_submission(first: RolloutStarted, name: str, ended: Ended | None) -> ScoreLine:
+def _asked(first: RolloutStarted) -> tuple[Target, Precision]:
+    """Where candidates were to run, and how exactly."""
+    if first.target is None or first.briefing is None:
+        raise RunFormatError(
+            f"The transcript of {first.rollout} does not say where its candidates ran: it was imported. Evaluate them "
+            "here: kernelwright score TASK RUN/candidates"
+        )
+    return first.target, first.briefing.precision
+
+
+def _without_submission(
+    first: RolloutStarted, name: str, ended: Ended | None, target: Target, precision: Precision
+) -> ScoreLine:
     """A model that ends without a candidate has none that is right; it stays in the denominators like a wrong one."""
     reason = None if ended is None else ended.reason
     verdict = Verdict.NO_RESULT
@@ -134,8 +149,8 @@ def _without_submission(first: RolloutStarted, name: str, ended: Ended | None) -
         candidate="",
         file=name,
         task=first.task,
-        target=first.target,
-        precision=first.briefing.precision,
+        target=target,
+        precision=precision,
         verdict=verdict,
         message=f"nothing was submitted; {how}",
         sandbox="",

@@ -53,6 +53,16 @@ class Prices(Record):
     """The date from which these prices were known to hold."""
 
 
+class ImportedFrom(Record):
+    """The file that an imported run was read from."""
+
+    file: str
+    """Its name, without folders."""
+    sha256: str
+    format: str
+    """`seed`, `chat` or `atif`."""
+
+
 class ForkedFrom(Record):
     """The rollout whose beginning a fork took over."""
 
@@ -77,6 +87,8 @@ class ModelOptions(Record):
     """None sends none: some models refuse any, and most servers know what suits their model."""
     output_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one reply; None leaves it to the server."""
+    context_tokens: int | None = Field(default=None, ge=1)
+    """How many tokens the model takes at most, in and out; None waits for the server to refuse a conversation."""
     output_limit: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     """The name of that limit in Chat Completions."""
     strict: bool = False
@@ -94,7 +106,8 @@ class RunConfig(Record):
     task: str
     task_argument: str
     """The task as it was asked for: its name, or the path of a file."""
-    target: Target
+    target: Target | None
+    """None for an imported run: its file does not say where its candidates ran."""
     model: str
     base_url: str | None = None
     recorded_from: str | None = None
@@ -114,7 +127,10 @@ class RunConfig(Record):
     """Python and the packages that decide a result, by name."""
     commit: str | None = None
     """The git commit of the checkout, as far as it is one."""
-    machine: Machine
+    machine: Machine | None
+    """None for an imported run."""
     provenance: str
     """How this run was made, in words."""
+    imported_from: ImportedFrom | None = None
+    """None for a run that was made here."""
     forked_from: ForkedFrom | None = None

@@ -11,9 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
-from pydantic_core import PydanticSerializationError
-
-from runs.events import EVENT, Event, Stamped
+from runs.events import Event, Stamped
+from runs.lines import line_of
 from runs.reading import read_transcript
 from tasks.errors import StorageError, UsageError
 
@@ -64,7 +63,7 @@ class TranscriptLog:
         if self.failed:
             raise StorageError(f"The transcript {self.path} is not written any more, because a write to it failed.")
         stamped = event.model_copy(update={"sequence": self._written})
-        line = _line(stamped)
+        line = line_of(stamped)
         rest = memoryview(b"\n" + line if self._torn else line)
         self.failed = True
         try:
@@ -113,22 +112,3 @@ def _ends_torn(file: BinaryIO) -> bool:
         return False
     file.seek(-1, os.SEEK_END)
     return file.read(1) != b"\n"
-
-
-def _line(event: Stamped) -> bytes:
-    try:
-        text = event.model_dump_json()
-    except PydanticSerializationError:
-        # A model may write half of a surrogate pair, which UTF-8 has no bytes for.
-        text = EVENT.validate_python(_without_surrogates(event.model_dump())).model_dump_json()
-    return text.encode() + b"\n"
-
-
-def _without_surrogates(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_surrogates(item) for item in value]
-    return value

@@ -8,6 +8,7 @@
 import os
 import secrets
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from runs.config import RunConfig
 from runs.events import Event
+from runs.lines import line_of
 from runs.reading import first_complaint, read_transcript
 from tasks.errors import RunFormatError, StorageError, UsageError
 
@@ -63,6 +65,23 @@ class RunDirectory:
     def events(self, rollout: str) -> tuple[Event, ...]:
         """The events of a rollout."""
         return read_transcript(self.transcript(rollout))
+
+    def write_beginning(self, rollout: str, events: Sequence[Event]) -> None:
+        """Begin a rollout's transcript with several events at once; it is there whole or not at all.
+
+        Raises:
+            UsageError: it exists already.
+            StorageError: it cannot be written.
+        """
+        path = self.transcript(rollout)
+        numbered = (event.model_copy(update={"sequence": number}) for number, event in enumerate(events))
+        try:
+            path.parent.mkdir(exist_ok=True)
+            if path.exists():
+                raise UsageError(f"{path} exists already; a transcript is never written over.")
+            _write_atomically(path, b"".join(line_of(event) for event in numbered))
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written ({error.strerror}). Make room, and do it again.") from error
 
     def candidate_text(self, candidate_id: str) -> str:
         """The text of a candidate that was kept; raises RunFormatError where it cannot be read."""

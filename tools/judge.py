@@ -26,7 +26,7 @@ from tools.lease import building, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
 from tools.pace import Pace
-from tools.plausibility import clocks_disagree, disturbance, require_plausible, slower_clock_ns
+from tools.plausibility import clocks_disagree, disturbance, narrow, require_plausible, slower_clock_ns
 from tools.profiling import profile_candidate
 from tools.results import (
     Baseline,
@@ -187,13 +187,16 @@ class Judge:
     def _measure(self, timer: Timer, baseline: Timer) -> Samples:
         """Measure; on the host again where the clocks disagree, because there a late wake-up may last through one
         measurement. A lie is in all of them."""
-        samples = measurement.interleave(timer, baseline)
+        samples = measurement.interleave(timer, baseline, self._enough)
         attempts = 1
         while self.target is Target.CPU and attempts < HOST_ATTEMPTS and clocks_disagree(self.target, samples):
-            again = measurement.interleave(timer, baseline)
+            again = measurement.interleave(timer, baseline, self._enough)
             samples = min(samples, again, key=lambda each: each.excess.ns)
             attempts += 1
         return samples
+
+    def _enough(self, samples: Samples) -> bool:
+        return narrow(self.target, samples)
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
         ours, theirs = slower_clock_ns(self.target, samples), median_ns(samples.baseline)

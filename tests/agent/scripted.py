@@ -1,19 +1,22 @@
 """A model and tools that follow a script, for the tests of the floor `agent`."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from agent.budget import Budget
 from agent.loop import Rollout
 from agent.model import Message, ModelReply, Patience, ToolDefinition
+from agent.resuming import resumed
+from runs.accounting import spending_of
 from runs.config import Limits, Prices
 from runs.events import Ended, Event, RolloutStarted, ToolCall
 from runs.store import RunDirectory
 from tasks.spec import Precision, Target
 from tools.briefing import Briefing, Machine
 from tools.candidate import Candidate
-from tools.results import Baseline, Built, Evaluation, Fault, Refused, ToolReply
+from tools.results import Baseline, Built, Evaluation, Fault, Interval, Refused, Timed, ToolReply
 from tools.verdict import Verdict
 
 MACHINE = Machine(
@@ -60,6 +63,26 @@ def compile_call(code: str, call_id: str = "call") -> ToolCall:
     return call("compile_kernel", call_id, kernel_code=code)
 
 
+def timed(candidate: str, speedup: float) -> Timed:
+    """A measurement, as narrow as its speedup is wide from 1."""
+    return Timed(
+        candidate=candidate,
+        median_ns=7_500_000.0 / speedup,
+        baseline="torch.compile",
+        baseline_ns=7_500_000.0,
+        speedup=speedup,
+        speedup_interval=Interval(low=0.9 * speedup, high=1.1 * speedup),
+        baselines=(),
+        floor_ns=126_000.0,
+        prepare_ns=0,
+        wall_median_ns=7_500_000.0 / speedup,
+        candidate_samples_ns=(),
+        baseline_samples_ns=(),
+        sandbox="none",
+        seconds=0.5,
+    )
+
+
 class ScriptedModel:
     """Gives the replies of a script; an exception in the script is raised in its place."""
 
@@ -83,9 +106,16 @@ class ScriptedModel:
 class ScriptedTools:
     """Tools that build anything, submit anything, and refuse what a real toolbox refuses."""
 
-    def __init__(self, verdict: Verdict | None = None, raises: BaseException | None = None) -> None:
+    def __init__(
+        self,
+        verdict: Verdict | None = None,
+        raises: BaseException | None = None,
+        speedups: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """`speedups` are those that `benchmark` measures, by the text of the candidate."""
         self.calls: list[tuple[str, str]] = []
         self._verdict = verdict
+        self._speedups = speedups
         self._raises = raises
         self._texts: dict[str, str] = {}
         self._last = ""
@@ -109,12 +139,17 @@ class ScriptedTools:
             parsed = json.loads(arguments)
         except ValueError:
             return self._refused("the arguments are not JSON")
+        if not isinstance(parsed, dict):
+            return self._refused("the arguments are no object")
         if name == "compile_kernel":
             candidate = Candidate(parsed["kernel_code"])
             self._texts[candidate.id] = candidate.text
             self._last = candidate.id
             built = Built(candidate=candidate.id, extensions=(), sandbox="none", seconds=0.0)
             return ToolReply(text="built", result=built, candidate=candidate.id)
+        if name == "benchmark" and self._last:
+            result = timed(self._last, self._speedups[self._texts[self._last]])
+            return ToolReply(text=f"{result.speedup}x", result=result, candidate=self._last, device_seconds=0.5)
         if name == "submit" and self._last:
             evaluation = self._evaluation()
             return ToolReply(text="evaluated", result=evaluation, candidate=self._last, ends_rollout=True)
@@ -138,11 +173,35 @@ def roll_out(
     limits: Limits = Limits(turns=10),  # noqa: B008
     prices: Prices | None = None,
     watch: Callable[[Event], None] = lambda _: None,
+    context_tokens: int | None = None,
 ) -> tuple[Ended, tuple[Event, ...]]:
     """Run one rollout below a path; returns its end and what is in its transcript."""
     run = RunDirectory(path)
     (path / "candidates").mkdir(parents=True, exist_ok=True)
-    started = RolloutStarted(
+    budget = Budget(limits, prices)
+    rollout = Rollout(run, beginning(limits), model, tools, budget, watch, context_tokens=context_tokens)
+    return rollout.run(), run.events("rollout-1")
+
+
+def resume(
+    path: Path,
+    model: ScriptedModel,
+    tools: ScriptedTools,
+    limits: Limits = Limits(turns=10),  # noqa: B008
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+) -> tuple[Ended, tuple[Event, ...]]:
+    """Go on with the rollout below a path; returns its end and what is in its transcript."""
+    run = RunDirectory(path)
+    events = run.events("rollout-1")
+    budget = Budget(limits, prices, before=spending_of(events))
+    again = resumed(run, events, model, tools, budget, lambda _: None, context_tokens=context_tokens)
+    return again.run(), run.events("rollout-1")
+
+
+def beginning(limits: Limits) -> RolloutStarted:
+    """What a rollout of a test starts from."""
+    return RolloutStarted(
         turn=0,
         rollout="rollout-1",
         task="causal_conv",
@@ -154,5 +213,3 @@ def roll_out(
         tools=(),
         briefing=briefing(),
     )
-    ended = Rollout(run, started, model, tools, Budget(limits, prices), watch).run()
-    return ended, run.events("rollout-1")
