@@ -25,7 +25,7 @@ from agent.pasts import Pasts
 from agent.scheduling import one_by_one
 from agent.session import Plan, Session, create
 from agent.simulated.variant import all_variants, text_of, variants_in
-from agent.strategies.strategy import best_of
+from agent.strategies.strategy import right_ones
 from runs.config import Limits
 from runs.events import ToolReturned
 from runs.origin import StrategyConfig
@@ -107,15 +107,15 @@ def one_run(strategy: StrategyName, seed: int, turns: int, evaluator: Evaluator,
 
 
 def _result(run: RunDirectory, config: StrategyConfig, turns: int) -> Result:
-    best = best_of(Pasts(run).of(()))
+    best = next((attempt for _, attempt in right_ones(Pasts(run).of(()))), None)
     events = [event for name in run.rollouts() for event in run.events(name)]
     timed = [event for event in events if isinstance(event, ToolReturned) and isinstance(event.reply.result, Timed)]
     return Result(
         strategy=config.name,
         seed=config.seed,
         turns=turns,
-        best=None if best is None else variants_in(run.candidate_text(best[1].candidate))[0],
-        claimed_speedup=None if best is None else best[1].outcome.speedup,
+        best=None if best is None else variants_in(run.candidate_text(best.candidate))[0],
+        claimed_speedup=None if best is None else best.outcome.speedup,
         evaluations=len(timed),
     )
 
