@@ -77,6 +77,8 @@ def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
                 place.hang_up()
 
             ends = one_by_one(session.next_work) if parallel == 1 else at_once(session.next_work, parallel, stop)
+            if session.over:
+                progress.say(f"no further rollout is started: {session.over}")
     _conclude(console, run, ends)
 
 
