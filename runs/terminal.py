@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runs.config import Spending
+from runs.origin import Origin
 from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
@@ -56,6 +57,13 @@ def verdict(outcome: Outcome) -> Text:
 def short(candidate: str | None) -> str:
     """The first characters of a candidate's id."""
     return "" if candidate is None else candidate[:SHORT_ID]
+
+
+def whence(origin: Origin) -> str:
+    """What a rollout started from."""
+    island = "" if origin.island is None else f", island {origin.island}"
+    parents = " and ".join(map(short, origin.parents))
+    return f"{origin.strategy}{island}, " + (f"from {parents}" if parents else "afresh")
 
 
 def call_line(row: CallRow) -> Text:
