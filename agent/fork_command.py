@@ -7,6 +7,7 @@ from agent.choice import Choice, choose, require_prices
 from agent.resume_command import choice_of, replaced, target_of
 from agent.running import roll_out
 from agent.session import Plan, create
+from agent.toolset import Toolset
 from agent.workplace import Workplace
 from runs.config import ForkedFrom, Limits, ModelOptions, RunConfig
 from runs.events import Event, RolloutStarted
@@ -89,7 +90,7 @@ def _begin(
             "time": datetime.now(UTC),
             "model": plan.choice.name,
             "limits": plan.limits,
-            "tools": tuple(place.make_tools().definitions()),
+            "tools": tuple(Toolset(place.make_tools(), tuple).definitions()),
         }
     )
     begin_fork(run, source, beginning, history)
