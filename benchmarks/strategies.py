@@ -79,7 +79,8 @@ def _timed(answers: Judge, variant: Variant) -> Timed:
         timed = answers.benchmark(candidate)
         if isinstance(timed, Timed):
             return timed
-    raise SystemExit(f"{variant} could not be timed in {ATTEMPTS} attempts: {timed.message}")
+        print(f"{variant} once more: {timed.message}", flush=True)
+    raise SystemExit(f"{variant} could not be timed in {ATTEMPTS} attempts")
 
 
 def compare(out: Path, name: str, seeds: int, turns: int, evaluator: Evaluator, briefing: Briefing) -> None:
