@@ -43,7 +43,7 @@ from tools.subject import Limits as CandidateLimits
 from tools.toolbox import Toolbox
 
 PROBLEM = Path(__file__).parent / "small" / "causal.py"
-ROLLOUTS = {StrategyName.SINGLE: 1, StrategyName.BEST_OF: 4, StrategyName.REFINE: 4, StrategyName.EVOLVE: 10}
+ROLLOUTS = {StrategyName.SINGLE: 1, StrategyName.BEST_OF: 4, StrategyName.REFINE: 4, StrategyName.EVOLVE: 8}
 """Into how many rollouts each strategy divides the turns."""
 ROUNDS_S = 0.3
 """Of a measurement; the 2 s of usual runs would take most of the time, and the family differs by more than a little."""
@@ -96,7 +96,7 @@ def one_run(strategy: StrategyName, seed: int, turns: int, evaluator: Evaluator,
             target=Target.CPU,
             choice=choice,
             strategy=config,
-            limits=Limits(turns=turns // rollouts),
+            limits=Limits(turns=max(1, turns // rollouts)),
             budget=Limits(turns=turns),
             root=Path(folder),
             note="benchmarks/strategies.py",
@@ -128,7 +128,7 @@ def _append(path: Path, record: Record) -> None:
 def main() -> None:
     """Carry out one of the commands above."""
     command, out = sys.argv[1], Path(sys.argv[2])
-    seeds, turns = (int(given) for given in (*sys.argv[3:], *("10", "20")[len(sys.argv) - 3 :]))
+    seeds, turns = (int(given) for given in (*sys.argv[3:], *("10", "16")[len(sys.argv) - 3 :]))
     out.mkdir(parents=True, exist_ok=True)
     if command == "family":
         measure_family(out)

@@ -133,6 +133,7 @@ def test_fork_says_where_it_comes_from_and_is_asked_of_the_new_model(
     shown = CliRunner().invoke(app, ["show", str(run.path)]).output
     assert f"turns 1 to 1 are copied from {name}/rollout-1" in shown
     assert "turn 1 (copied)" in shown and "turn 2:" in shown
+    assert "2 turns (1 copied)" in shown
 
 
 def test_what_was_copied_is_not_paid_for_again(source: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
