@@ -4,6 +4,7 @@ import json
 
 from agent.model import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agent.window import size_of
+from runs.arguments import parsed_arguments
 from runs.events import Compacted, Event, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
 
 
@@ -67,8 +68,4 @@ def _assistant_message(event: ModelReplied) -> AssistantMessage:
 
 def _replayable(call: ToolCall) -> str:
     """Arguments that a server will take back; broken JSON in the history makes some refuse every later request."""
-    try:
-        parsed = json.loads(call.arguments)
-    except ValueError:
-        return "{}"
-    return call.arguments if isinstance(parsed, dict) else "{}"
+    return "{}" if parsed_arguments(call.arguments) is None else call.arguments

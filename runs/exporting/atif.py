@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from pydantic import Field, JsonValue
 
+from runs.arguments import parsed_arguments
 from runs.config import RunConfig
 from runs.events import Event, Imported, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
 from runs.exporting.reward import Reward, reward_of
@@ -240,21 +241,13 @@ def _turn(turn: Turn, *, made_here: bool) -> Step:
 
 
 def _call(call: ToolCall) -> Call:
-    try:
-        arguments = json.loads(call.arguments, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        arguments = None
-    known = isinstance(arguments, dict)
+    arguments = parsed_arguments(call.arguments)
     return Call(
         tool_call_id=call.id,
         function_name=call.name,
-        arguments=arguments if known else {},
-        extra=None if known else {"arguments_text": call.arguments},
+        arguments=arguments or {},
+        extra=None if arguments is not None else {"arguments_text": call.arguments},
     )
-
-
-def _refuse(constant: str) -> JsonValue:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _result(event: ToolReturned) -> Result:
