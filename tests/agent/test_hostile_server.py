@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -207,6 +208,17 @@ def test_calls_with_the_same_id_get_different_ones(server: ModelServer) -> None:
     calls = server.client().query(MESSAGES, [], patience()[0]).tool_calls
     assert calls[0].id == "call_1"
     assert len({call.id for call in calls}) == 3
+
+
+@pytest.mark.parametrize("name", ["functions.verify", "no such tool", "x" * 65, "\N{GREEK SMALL LETTER BETA}"])
+def test_name_that_servers_refuse_is_not_sent_back(server: ModelServer, tmp_path: Path, name: str) -> None:
+    server.script = [completion(calls_of(ToolCall(id="a", name=name, arguments="{}"))), completion({"content": "x"})]
+    _, events = roll_out(tmp_path, server.client(), ScriptedTools(), Limits(turns=2))
+    assert [event.tool for event in events if isinstance(event, ToolReturned)] == [name]
+    messages = server.requests[1]["messages"]
+    assert isinstance(messages, list)
+    sent = messages[2]["tool_calls"][0]["function"]["name"]
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", sent)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
