@@ -194,8 +194,8 @@ class Session:
         first = started_event(events)
         if first.rollout != name:
             raise RunFormatError(
-                f"The transcript {self._run.transcript(name)} is that of {first.rollout[:80]!r}. Give its folder the name "
-                "that it had, or take it away."
+                f"The transcript {self._run.transcript(name)} is that of {first.rollout[:80]!r}. Give its folder the "
+                "name that it had, or take it away."
             )
         origin = first.origin
         before = spending_of(events)
