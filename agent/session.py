@@ -20,6 +20,7 @@ from agent.resuming import can_go_on, resumed, spending_of_run
 from agent.strategies.choosing import strategy_of
 from agent.strategies.floor import is_near
 from agent.strategies.strategy import Start
+from agent.toolset import Toolset
 from runs.accounting import spending_of
 from runs.config import ForkedFrom, Limits, RunConfig
 from runs.events import Culprit, Ended, EndReason, Event, RolloutStarted
@@ -153,7 +154,7 @@ class Session:
         return False
 
     def _begin(self, start: Start, name: str) -> Callable[[], Ended]:
-        plan, tools = self._plan, self._tools(parent.candidate for parent in start.parents)
+        plan, tools = self._plan, self._tools(name, (parent.candidate for parent in start.parents))
         started = RolloutStarted(
             turn=0,
             rollout=name,
@@ -190,7 +191,7 @@ class Session:
                 self._run,
                 events,
                 self._client(),
-                self._tools(() if origin is None else origin.parents),
+                self._tools(name, () if origin is None else origin.parents),
                 Budget(self._plan.limits, self._plan.choice.prices, run=self._budget, before=before),
                 self._watch(name),
                 stopping=self._interruption.stopping,
@@ -198,9 +199,9 @@ class Session:
             )
         )
 
-    def _tools(self, parents: Iterable[str]) -> "Tools":
-        """Tools that know the candidates of an opening, the first of which is the latest."""
-        tools = self._make_tools()
+    def _tools(self, name: str, parents: Iterable[str]) -> "Tools":
+        """A rollout's tools, which know the candidates of its opening, the first of which is the latest."""
+        tools = Toolset(self._make_tools(), lambda: self._run.events(name))
         for parent in reversed(tuple(parents)):
             tools.remember(self._run.candidate_text(parent))
         return tools

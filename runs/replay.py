@@ -8,6 +8,7 @@ from runs.events import Event, ModelReplied, ToolReturned
 from runs.summary import Outcome, outcome_of
 from tasks.errors import RunFormatError
 from tasks.record import Record
+from tools.text_results import WORDS
 
 if TYPE_CHECKING:
     # The tools need PyTorch, whose import everything else would wait for.
@@ -33,12 +34,15 @@ class Replayed(Record):
 
 
 def replay_calls(events: Sequence[Event], tools: "Tools") -> Iterator[Replayed]:
-    """Carry out every call that was carried out then, in the same order, with the same arguments."""
+    """Carry out every call that was carried out then, in the same order, with the same arguments.
+
+    Those that only told something, of a guide or of two texts, are left out: nothing of theirs depends on the machine.
+    """
     arguments: dict[tuple[int, str], str] = {}
     for event in events:
         if isinstance(event, ModelReplied):
             arguments.update({(event.turn, call.id): call.arguments for call in event.tool_calls})
-        elif isinstance(event, ToolReturned) and event.executed:
+        elif isinstance(event, ToolReturned) and event.executed and not isinstance(event.reply.result, WORDS):
             call = arguments.get((event.turn, event.call_id))
             if call is None:
                 raise RunFormatError(f"Event {event.sequence} answers the call {event.call_id!r}, which nobody made.")

@@ -19,3 +19,6 @@ class Compared(Record):
     status: Literal["compared"] = "compared"
     candidate: str
     best: str
+
+
+WORDS = (GuideRead, Compared)

@@ -8,7 +8,9 @@ from sample_transcripts import BROKEN, GOOD, built, evaluation, events, reply_of
 from runs.events import Event, ToolReturned
 from runs.replay import replay_calls
 from tasks.errors import RunFormatError
+from tools.profile_results import Profiled
 from tools.results import Fault, ToolReply
+from tools.text_results import GuideRead
 from tools.verdict import Verdict
 
 
@@ -61,6 +63,45 @@ def test_calls_that_were_not_carried_out_are_not_replayed() -> None:
         event.model_copy(update={"executed": False}) if isinstance(event, ToolReturned) else event for event in events()
     ]
     assert list(replay_calls(recorded, Machine(crashing=False))) == []
+
+
+def test_what_only_told_something_is_not_replayed() -> None:
+    told = ToolReply(text="guides:", result=GuideRead())
+    recorded: list[Event] = [
+        event.model_copy(update={"reply": told}) if isinstance(event, ToolReturned) else event for event in events()
+    ]
+    assert list(replay_calls(recorded, Machine(crashing=False))) == []
+
+
+def test_a_profile_agrees_with_a_profile_whatever_its_times() -> None:
+    def profile(call_ns: float) -> ToolReply:
+        return reply_of(
+            Profiled(
+                candidate=GOOD.id,
+                shape="N=1",
+                calls=1,
+                call_ns=call_ns,
+                byte_count=1,
+                flop_count=1,
+                peak_bytes_per_s=None,
+                peak_flops_per_s=None,
+                floor_ns=None,
+            ),
+            GOOD,
+        )
+
+    class Profiler(Machine):
+        def call(self, name: str, arguments: str) -> ToolReply:
+            self.calls.append((name, arguments))
+            return profile(2000.0)
+
+    recorded: list[Event] = [
+        event.model_copy(update={"reply": profile(1000.0)}) if isinstance(event, ToolReturned) else event
+        for event in events()
+    ]
+    replayed = list(replay_calls(recorded, Profiler(crashing=False)))
+    assert [(call.recorded.verdict, call.replayed.verdict) for call in replayed] == [("profiled", "profiled")] * 3
+    assert [(call.recorded.median_ns, call.replayed.median_ns) for call in replayed] == [(1000.0, 2000.0)] * 3
 
 
 def test_result_without_its_call_is_an_error() -> None:

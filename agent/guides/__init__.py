@@ -1,0 +1,1 @@
+"""Our guides on making convolutions fast, Markdown files that a model may read."""
