@@ -32,7 +32,8 @@ def opening(start: Start) -> str:
 
 
 def phrase(name: str) -> str:
-    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `stuck`, `instructions`, `not_begun`."""
+    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `stuck`, `instructions`,
+    `not_begun`, `killed`."""
     return _render(name)
 
 

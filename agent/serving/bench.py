@@ -32,6 +32,7 @@ class Bench:
         self._held = ExitStack()
         self._place: tuple[Task, Workplace] | None = None
         self._stopped: Future[None] = Future()
+        self._closed: Future[None] | None = None
         self._lock = threading.Lock()
 
     def work_on(self, task: Task) -> Workplace:
@@ -56,10 +57,12 @@ class Bench:
     def close(self) -> bool:
         """End the judge's processes; False where it still carries something out, and ends only with this process."""
         self.stop()
-        closed = self._thread.submit(self._held.close)
-        self._thread.shutdown(wait=False, cancel_futures=False)
+        with self._lock:
+            if self._closed is None:
+                self._closed = self._thread.submit(self._held.close)
+                self._thread.shutdown(wait=False)
         with contextlib.suppress(TimeoutError):
-            closed.result(CLOSING_S)
+            self._closed.result(CLOSING_S)
             return True
         return False
 

@@ -100,7 +100,7 @@ class Desk:
         if seat is not None:
             seat.caller.leave(DISCONNECTED)
 
-    def close(self, why: str = STOPPED) -> bool:
+    def close(self, why: str) -> bool:
         """End all rollouts and whatever evaluates; False where that still goes on, and ends only with this process."""
         seats = tuple(self._seats.values())
         for seat in seats:

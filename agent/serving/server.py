@@ -12,14 +12,16 @@ import anyio
 import mcp_types as mcp
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from agent.prompt import phrase, rollout_over
 from agent.serving import answers
 from agent.serving.caller import RolloutOverError
-from agent.serving.desk import DISCONNECTED, Desk, Seat
+from agent.serving.desk import Desk, Seat
 from runs.surroundings import versions
 from tasks.errors import KernelwrightError
 from tasks.loader import all_tasks
+from tools.toolbox import problems
 
 Context = ServerRequestContext[None, Any]
 Result = TypeVar("Result")
@@ -31,8 +33,13 @@ BRIEFING = "kernelwright://briefing"
 UNNAMED = "an unnamed MCP client"
 
 
-def make_server(desk: Desk) -> Server[None]:
-    """A server on a desk, which is closed when the connection is, or over HTTP when the server is."""
+def make_server(desk: Desk, at_end: str) -> Server[None]:
+    """A server on a desk, which is closed with it: over HTTP when it is stopped, else when its one connection ends.
+
+    Args:
+        desk: where the rollouts are.
+        at_end: how rollouts that still go on then are said to have ended.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Server[None]) -> AsyncIterator[None]:
@@ -40,7 +47,7 @@ def make_server(desk: Desk) -> Server[None]:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(desk.close, DISCONNECTED)
+                await asyncio.to_thread(desk.close, at_end)
 
     handlers = _Handlers(desk)
     return Server(
@@ -83,14 +90,14 @@ class _Handlers:
             return answers.answer_of(await self._patiently(ctx, call))
         except RolloutOverError as error:
             return answers.refusal(rollout_over(str(error)))
-        except (KernelwrightError, ValueError) as error:
+        except ValidationError as error:
+            return answers.refusal(f"the arguments of {params.name} do not fit: {problems(error)}.")
+        except KernelwrightError as error:
             return answers.refusal(f"{params.name}: {error}")
 
     async def list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:  # noqa: ARG002
         tasks = [
-            mcp.Resource(
-                uri=TASKS + task.name, name=task.name, description=task.facts.title, mime_type="text/x-python"
-            )
+            mcp.Resource(uri=TASKS + task.name, name=task.name, description=task.facts.title, mime_type="text/x-python")
             for task in all_tasks()
         ]
         seat = self._desk.seat(_session(ctx))
@@ -141,4 +148,6 @@ def _client(ctx: Context) -> str:
 
 
 def _briefing(seat: Seat) -> mcp.Resource:
-    return mcp.Resource(uri=BRIEFING, name="briefing", description=f"The task {seat.task.name}", mime_type="text/markdown")
+    return mcp.Resource(
+        uri=BRIEFING, name="briefing", description=f"The task {seat.task.name}", mime_type="text/markdown"
+    )
