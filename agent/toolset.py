@@ -74,6 +74,8 @@ class Toolset:
     def call(self, name: str, arguments: str) -> ToolReply:
         """Carry out one call; `arguments` is the JSON text the model wrote. Never raises for the model's mistakes."""
         kind = _OWN.get(name)
+        if name not in tool_names():
+            return refuse(f"there is no tool {name!r}; the tools are {', '.join(tool_names())}.")
         if kind is None:
             return self._toolbox.call(name, arguments)
         try:

@@ -97,7 +97,7 @@ def _tool(function: dict[str, Any]) -> mcp.Tool:
         name=name,
         description=function["description"],
         input_schema=function["parameters"],
-        output_schema=(Begun if name == START else Answer).model_json_schema(mode="serialization"),
+        output_schema=_untitled((Begun if name == START else Answer).model_json_schema(mode="serialization")),
         annotations=mcp.ToolAnnotations(
             title=name.replace("_", " ").capitalize(),
             read_only_hint=name not in (*_WRITING, START),
@@ -106,3 +106,10 @@ def _tool(function: dict[str, Any]) -> mcp.Tool:
             open_world_hint=False,
         ),
     )
+
+
+def _untitled(schema: Any) -> Any:
+    """A schema without the titles that Pydantic makes of the names: clients put schemas into their model's context."""
+    if isinstance(schema, dict):
+        return {key: _untitled(value) for key, value in schema.items() if key != "title"}
+    return [_untitled(each) for each in schema] if isinstance(schema, list) else schema

@@ -92,6 +92,8 @@ class Caller:
                 raise WaitingStoppedError(self._left)
             if waiting.answer.set_running_or_notify_cancel():
                 return ModelReply(text="", tool_calls=(waiting.call,), finish_reason="tool_calls")
+            with self._lock:
+                del self._open[waiting.call.id]
 
     def see(self, event: Event) -> None:
         """Take in what the rollout has written down."""
