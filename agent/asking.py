@@ -20,7 +20,7 @@ def ask(course: Course) -> None:
     state, budget = course.state, course.budget
     budget.check()
     state.begin_turn()
-    if room := before_overflow(state, _best_text(course)):
+    if room := before_overflow(state, course.run.candidate_text):
         course.record(room)
     while True:
         budget.reserve(Usage(input_tokens=state.window.tokens(state.conversation.size_bytes)))
@@ -54,12 +54,7 @@ def _query(course: Course) -> ModelReply:
 
 
 def _room_after(course: Course, error: ContextOverflowError) -> Compacted:
-    room = after_overflow(course.state, _best_text(course))
+    room = after_overflow(course.state, course.run.candidate_text)
     if room is None:
         raise EndRollout(EndReason.CONTEXT_OVERFLOW, str(error)) from error
     return room
-
-
-def _best_text(course: Course) -> str:
-    best = course.state.ledger.best
-    return "" if best is None else course.run.candidate_text(best.candidate)

@@ -5,7 +5,7 @@ last profile. The turns themselves stay in the transcript.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.ledger import Attempt, Ledger
 from agent.prompt import compaction_note
@@ -17,28 +17,30 @@ NOTE_SHARE = 0.25
 """Of the model's context, that the list of attempts may take before its oldest wrong ones are only counted."""
 
 
-def after_overflow(state: RolloutState, best_text: str) -> Compacted | None:
+def after_overflow(state: RolloutState, text_of: Callable[[str], str]) -> Compacted | None:
     """Make room after the server refused the conversation as too long; None where nothing is left to remove.
 
-    The last turn goes only when it is the only one: what it brought is in the note.
+    The last turn goes only when it is the only one: what it brought is in the note. `text_of` gives the text of a
+    candidate by its id.
     """
     window, turns = state.window, state.conversation.turns
     window.learn(round(OVERFLOW_SHARE * window.tokens(state.conversation.size_bytes)))
-    return _compacted(state, best_text, max(1, turns - 1)) if turns else None
+    return _compacted(state, text_of, max(1, turns - 1)) if turns else None
 
 
-def before_overflow(state: RolloutState, best_text: str) -> Compacted | None:
+def before_overflow(state: RolloutState, text_of: Callable[[str], str]) -> Compacted | None:
     """Make room before the conversation is too long; None where it is not, or only the last turn is left."""
     window, turns = state.window, state.conversation.turns
     if turns < 2 or not window.is_full(state.conversation.size_bytes):
         return None
-    return _compacted(state, best_text, turns - 1)
+    return _compacted(state, text_of, turns - 1)
 
 
-def _compacted(state: RolloutState, best_text: str, most: int) -> Compacted:
+def _compacted(state: RolloutState, text_of: Callable[[str], str], most: int) -> Compacted:
     """Remove as few turns as make room, but at the most so many."""
     conversation, window = state.conversation, state.window
-    note = _note(state.ledger, best_text, window)
+    best = state.ledger.best
+    note = _note(state.ledger, "" if best is None else text_of(best.candidate), window)
     fitting = (turns for turns in range(1, most) if window.fits_well(conversation.size_without(turns, note)))
     removed = next(fitting, most)
     return Compacted(

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.choice import Choice, choose, require_prices
-from agent.resume_command import choice_of, replaced
+from agent.resume_command import choice_of, replaced, target_of
 from agent.running import roll_out
 from agent.session import Plan, create
+from agent.toolset import Toolset
 from agent.workplace import Workplace
 from runs.config import ForkedFrom, Limits, ModelOptions, RunConfig
 from runs.events import Event, RolloutStarted
@@ -18,6 +19,7 @@ from runs.strategy_name import StrategyName
 from runs.summary import started
 from tasks.errors import UsageError
 from tasks.loader import find_task
+from tasks.target import Target
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 ROLLOUT = "rollout-1"
@@ -54,16 +56,17 @@ def fork_run(
     found = find_run(run)
     rollout = _one_rollout(found)
     config, events = found.run.config(), found.run.events(rollout)
+    target = target_of(config)
     history = history_up_to(events, at)
     task = find_task(config.task_argument)
     check_writable(out)
-    require_sandbox(require, config.target)
-    choice = _choice(config, model, base_url, options)
+    require_sandbox(require, target)
+    choice = _choice(config, target, model, base_url, options)
     source = f"{found.run.path.parent.name}/{found.run.id}"
     plan = Plan(
         task=task,
         task_argument=config.task_argument,
-        target=config.target,
+        target=target,
         choice=choice,
         strategy=StrategyConfig(name=StrategyName.SINGLE, rollouts=1),
         limits=replaced(config.limits, limits),
@@ -87,7 +90,7 @@ def _begin(
             "time": datetime.now(UTC),
             "model": plan.choice.name,
             "limits": plan.limits,
-            "tools": tuple(place.make_tools().definitions()),
+            "tools": tuple(Toolset(place.make_tools(), tuple).definitions()),
         }
     )
     begin_fork(run, source, beginning, history)
@@ -101,7 +104,9 @@ def _one_rollout(found: Found) -> str:
     return found.rollouts[0]
 
 
-def _choice(config: RunConfig, model: str | None, base_url: str | None, options: ModelOptions) -> Choice:
+def _choice(
+    config: RunConfig, target: Target, model: str | None, base_url: str | None, options: ModelOptions
+) -> Choice:
     if model is None:
-        return choice_of(config, base_url, options)
-    return choose(model, base_url, config.task, config.target, asked=options)
+        return choice_of(config, target, base_url, options)
+    return choose(model, base_url, config.task, target, asked=options)

@@ -106,4 +106,5 @@ def _whence(origin: Origin | None) -> str:
 def _reply_line(event: ModelReplied) -> str:
     said = " ".join((event.text or event.reasoning).split())
     short = said if len(said) <= MOST_TEXT else said[:MOST_TEXT].rstrip() + "..."
-    return f"turn {event.turn}  {short or '(no words)'}  [{event.seconds:.1f} s]"
+    took = "" if event.seconds is None else f"  [{event.seconds:.1f} s]"
+    return f"turn {event.turn}  {short or '(no words)'}{took}"

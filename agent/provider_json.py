@@ -20,6 +20,22 @@ def objects_of(value: JsonValue) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def well_formed(value: JsonValue) -> JsonValue:
+    """The value with texts that can be sent and stored: halves of characters are joined, or replaced where alone.
+
+    A stream may cut a character outside of the basic plane in two, and tools may print anything.
+    """
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [well_formed(item) for item in value]
+        case dict():
+            return {text_of(well_formed(name)): well_formed(item) for name, item in value.items()}
+        case _:
+            return value
+
+
 def text_of(content: JsonValue) -> str:
     """Content as text: most servers send a string, some a list of parts."""
     if isinstance(content, list):

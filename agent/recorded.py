@@ -40,7 +40,7 @@ class RecordedModel:
             reasoning=event.reasoning,
             reasoning_fields=event.reasoning_fields,
             tool_calls=event.tool_calls,
-            finish_reason=event.finish_reason,
+            finish_reason=event.finish_reason or "stop",
             raw=event.raw,
         )
 
@@ -51,7 +51,7 @@ def find_recording(task: str, target: Target) -> tuple[RunDirectory, str]:
     fitting = [run for run in runs if run.config().target is target]
     if fitting:
         return fitting[-1], fitting[-1].rollouts()[0]
-    targets = sorted({run.config().target.value for run in runs})
+    targets = sorted({config.target.value for run in runs if (config := run.config()).target is not None})
     if targets:
         raise UsageError(
             f"No recorded run of {task} for {target.value} ships with Kernelwright; there is one for "

@@ -10,6 +10,7 @@ from runs.origin import StrategyConfig
 from runs.strategy_name import StrategyName
 from tasks.errors import UsageError
 from tasks.loader import find_task
+from tasks.target import Target
 from tools.required_sandbox import RequiredSandbox, require_sandbox
 
 
@@ -34,13 +35,14 @@ def resume_run(
     """
     directory = find_run(run).run
     config = directory.config()
+    target = target_of(config)
     task = find_task(config.task_argument)
-    require_sandbox(require, config.target)
-    choice = choice_of(config, base_url, options)
+    require_sandbox(require, target)
+    choice = choice_of(config, target, base_url, options)
     plan = Plan(
         task=task,
         task_argument=config.task_argument,
-        target=config.target,
+        target=target,
         choice=choice,
         strategy=config.strategy or StrategyConfig(name=StrategyName.BEST_OF, rollouts=config.rollouts),
         limits=replaced(config.limits, limits),
@@ -52,7 +54,17 @@ def resume_run(
     roll_out(plan, lambda _: directory)
 
 
-def choice_of(config: RunConfig, base_url: str | None, asked: ModelOptions) -> Choice:
+def target_of(config: RunConfig) -> Target:
+    """Where a run's candidates run; raises UsageError where it was imported."""
+    if config.target is None:
+        raise UsageError(
+            f"The run {config.id} was imported, so there is nothing of ours to go on with. Its replies can be given "
+            f"to the tools here: kernelwright run TASK --model recorded:{config.id}"
+        )
+    return config.target
+
+
+def choice_of(config: RunConfig, target: Target, base_url: str | None, asked: ModelOptions) -> Choice:
     """The model of a run, from a server that has perhaps moved, asked as before but for what `asked` sets.
 
     Raises:
@@ -68,7 +80,7 @@ def choice_of(config: RunConfig, base_url: str | None, asked: ModelOptions) -> C
         model = f"{RECORDED}:{config.recorded_from.rpartition('/')[0]}"
     known = config.model_options or ModelOptions()
     options = known.model_copy(update={name: getattr(asked, name) for name in asked.model_fields_set})
-    return choose(model, base_url or config.base_url, config.task, config.target, asked=options)
+    return choose(model, base_url or config.base_url, config.task, target, asked=options)
 
 
 def replaced(limits: Limits, by: Limits) -> Limits:

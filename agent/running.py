@@ -77,6 +77,8 @@ def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
                 place.hang_up()
 
             ends = one_by_one(session.next_work) if parallel == 1 else at_once(session.next_work, parallel, stop)
+            if session.over:
+                progress.say(f"no further rollout is started: {session.over}")
     _conclude(console, run, ends)
 
 
@@ -85,7 +87,7 @@ def _conclude(console: Console, run_directory: RunDirectory, ends: list[Ended]) 
     for rollout in run_directory.rollouts():
         summary = summarize(run_directory.events(rollout))
         console.print()
-        console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target.value}, {rollout}"))
+        console.print(turns_table(summary.rows, title=f"{summary.task} on {summary.target}, {rollout}"))
         console.print(totals(summary))
         console.print(f"transcript: {run_directory.transcript(rollout)}", soft_wrap=True, markup=False)
     if any(end.reason is EndReason.INTERRUPTED for end in ends):

@@ -32,7 +32,7 @@ from agent.model import (
     ToolDefinition,
     WaitingStoppedError,
 )
-from agent.provider_json import JsonObject
+from agent.provider_json import JsonObject, object_of, well_formed
 from agent.responses_form import ResponsesForm
 from agent.server_faults import Kind, ServerFault, fault_of, no_reply
 from runs.apis import Api
@@ -41,8 +41,8 @@ from tasks.errors import ModelServerError
 
 MOST_ATTEMPTS = 14
 """Of sending one request, which takes half an hour of waiting; sending it again corrected does not count."""
-REQUEST_TIMEOUT_S = 600.0
-"""For one request, or one part of a stream; a reasoning model may think for minutes."""
+REQUEST_TIMEOUT_S = 1800.0
+"""For one request, or one part of a stream: at ten tokens a second a server needs this for 18,000."""
 CONNECT_TIMEOUT_S = 20.0
 MOST_WAITING_S = 3600.0
 """For all attempts at one reply together, where the rollout has no time limit of its own."""
@@ -102,7 +102,7 @@ class ServedModel:
             nonlocal corrections
             if stopping.is_set():
                 raise WaitingStoppedError(f"Stopped while waiting for {self._where}.")
-            body = self._form.body(self._model, messages, tools, self._manner)
+            body = object_of(well_formed(self._form.body(self._model, messages, tools, self._manner)))
             try:
                 return self._counts.check(body, self._form.reply(self._answer(body, deadline)))
             except ServerFault as fault:
@@ -131,9 +131,9 @@ class ServedModel:
         """Send one request and receive all of its answer; the one place where foreign errors become faults."""
         try:
             if not body.get("stream"):
-                return self._whole(body, deadline)
+                return object_of(well_formed(self._whole(body, deadline)))
             with closing(self._events(body, deadline)) as events:
-                return self._form.assemble(events)
+                return object_of(well_formed(self._form.assemble(events)))
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             raise fault_of(error) from error
 

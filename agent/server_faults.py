@@ -75,6 +75,8 @@ def fault_of(error: openai.OpenAIError | httpx2.HTTPError) -> ServerFault:
         kind = _kind(error.status_code, f"{error.code} {error.type}", text)
         asked = _retry_after_s(error.response.headers) or _asked_in_words(text)
         return ServerFault(text, kind, param=error.param or "", retry_after_s=asked)
+    if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
+        return ServerFault(f"{text} With --stream a slow reply does not time out.", Kind.PASSING)
     if isinstance(error, openai.APIConnectionError | httpx2.HTTPError):
         return ServerFault(text, Kind.PASSING)
     if isinstance(error, openai.APIError):

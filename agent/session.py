@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from agent.pasts import Pasts
 from agent.prompt import opening, system_prompt
 from agent.resuming import can_go_on, resumed, spending_of_run
 from agent.strategies.choosing import strategy_of
-from agent.strategies.floor import is_near
-from agent.strategies.strategy import Start
+from agent.strategies.floor import NEAR, is_near
+from agent.strategies.strategy import Past, Start
 from agent.toolset import Toolset
 from runs.accounting import spending_of
 from runs.config import ForkedFrom, Limits, RunConfig
@@ -121,6 +121,8 @@ class Session:
         self._budget = RunBudget(plan.budget, plan.choice.prices, before=spending_of_run(tuple(histories.values())))
         self._begun: list[RolloutStarted] = []
         self._ends: list[Ended] = []
+        self.over = ""
+        """Why there is no further work although there would be some; empty where there would be none."""
         self._lock = threading.Lock()
         """Of `_ends`, which rollouts add to."""
 
@@ -129,29 +131,34 @@ class Session:
 
         Unfinished ones of earlier processes come first.
         """
-        if self._interruption.stopping.is_set() or self._is_over():
-            return None
-        if self._unfinished:
-            return self._go_on(self._unfinished.popleft())
         pasts = self._pasts.of(self._begun)
-        if is_near(pasts, self._briefing.floor_ns):
+        start = None if self._unfinished else self._strategy.next_start(pasts)
+        if start is None and not self._unfinished:
             return None
-        start = self._strategy.next_start(pasts)
-        return None if start is None else self._begin(start, f"rollout-{len(pasts) + 1}")
+        self.over = self._hindrance(pasts)
+        if self.over:
+            return None
+        if start is None:
+            return self._go_on(self._unfinished.popleft())
+        return self._begin(start, f"rollout-{len(pasts) + 1}")
 
-    def _is_over(self) -> bool:
-        """Whether what has happened forbids further rollouts."""
+    def _hindrance(self, pasts: Sequence[Past]) -> str:
+        """What has happened that forbids further work; empty for nothing."""
         with self._lock:
             last = self._ends[-MOST_FAULTS:]
-        if any(end.reason in (EndReason.INTERRUPTED, EndReason.QUOTA_EXHAUSTED) for end in last):
-            return True
+        if self._interruption.stopping.is_set() or any(end.reason is EndReason.INTERRUPTED for end in last):
+            return "the run was interrupted"
+        if any(end.reason is EndReason.QUOTA_EXHAUSTED for end in last):
+            return "the account at the model's server has nothing left"
         if len(last) == MOST_FAULTS and all(end.culprit in _FAULTS for end in last):
-            return True
+            return f"{MOST_FAULTS} rollouts in a row were ended by a fault"
+        if not self._unfinished and is_near(pasts, self._briefing.floor_ns):
+            return f"the best candidate reaches {NEAR:.0%} of what the floor allows"
         try:
             self._budget.check()
-        except EndRollout:
-            return True
-        return False
+        except EndRollout as end:
+            return end.message
+        return ""
 
     def _begin(self, start: Start, name: str) -> Callable[[], Ended]:
         plan, tools = self._plan, self._tools(name, (parent.candidate for parent in start.parents))

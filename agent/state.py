@@ -50,7 +50,8 @@ class RolloutState:
         """Take in the next event of the rollout."""
         match event:
             case ModelReplied():
-                self.window.calibrate(self.conversation.size_bytes, event.usage.input_tokens)
+                if event.usage is not None:
+                    self.window.calibrate(self.conversation.size_bytes, event.usage.input_tokens)
                 self.turn, self.reply, self.results, self.nudged = event.turn, event, [], False
                 useless = event.finish_reason == CUT_OFF or not event.tool_calls
                 self.useless_in_a_row = self.useless_in_a_row + 1 if useless else 0

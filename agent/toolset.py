@@ -98,8 +98,10 @@ class Toolset:
             return refuse(found)
         if found.id == best.id:
             return refuse(f"candidate {found} is the best so far itself; name another one, or compile one.")
-        texts = [self.candidate_text(each.id).splitlines() for each in (best, found)]
-        lines = list(difflib.unified_diff(*texts, f"best {best.id[:ID_SHOWN]}", found.id[:ID_SHOWN], lineterm="", n=2))
+        old, new = (self.candidate_text(each.id).splitlines() for each in (best, found))
+        lines = list(
+            difflib.unified_diff(old, new, f"best {best.id[:ID_SHOWN]}", found.id[:ID_SHOWN], n=2, lineterm="")
+        )
         more = len(lines) - DIFF_LINES
         shown = [*lines[:DIFF_LINES], *([f"and {more} more lines"] if more > 0 else [])]
         heading = f"candidate {found} against the best so far, {best}:"

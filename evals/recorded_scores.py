@@ -7,17 +7,17 @@ from typing import Literal
 from evals.score_line import ScoreLine, StageSeconds, score_line
 from evals.scores import FAST_P_THRESHOLDS, FastP, GeometricMean, Outcome, count_verdicts, fast_p, geometric_mean
 from evals.scores import pass_at_k as estimate
-from runs.events import Ended, EndReason, Event, RolloutStarted, Submitted
+from runs.events import Culprit, Ended, EndReason, Event, RolloutStarted, Submitted
 from runs.find import Found
-from runs.summary import started
+from runs.summary import end_of, started
+from tasks.errors import RunFormatError
 from tasks.record import Record
-from tasks.spec import Target
+from tasks.spec import Precision, Target
 from tools.verdict import Verdict
 
 PASS_AT = (1, 5, 10)
-_OUR_ENDS = (EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)
-_OTHERS_ENDS = (EndReason.MODEL_SERVER_ERROR, EndReason.INTERRUPTED, EndReason.RECORDING_EXHAUSTED, None)
-"""The model had no chance to submit, by nobody's fault here. None: the rollout was killed, or still goes on."""
+_OWN_ENDS = (Culprit.MODEL, Culprit.BUDGET)
+"""Who ended like this had its chance to submit, within the limits of the run."""
 
 
 class Sample(Record):
@@ -112,30 +112,43 @@ def _pass_at(outcomes: Sequence[Outcome]) -> tuple[PassAt, ...]:
 
 def _sample(run: str, rollout: str, events: Sequence[Event]) -> Sample:
     first = started(events)
+    target, precision = _asked(first)
     submitted = next((event for event in reversed(events) if isinstance(event, Submitted)), None)
     name = f"{run} {rollout}"
     if submitted is None:
-        line = _without_submission(first, name, next((e for e in reversed(events) if isinstance(e, Ended)), None))
+        line = _without_submission(first, name, end_of(events), target, precision)
     else:
-        line = score_line(submitted.evaluation, Path(name), first.briefing.precision)
-    return Sample(run=run, rollout=rollout, task=first.task, target=first.target, model=first.model, line=line)
+        line = score_line(submitted.evaluation, Path(name), precision)
+    return Sample(run=run, rollout=rollout, task=first.task, target=target, model=first.model, line=line)
 
 
-def _without_submission(first: RolloutStarted, name: str, ended: Ended | None) -> ScoreLine:
+def _asked(first: RolloutStarted) -> tuple[Target, Precision]:
+    """Where candidates were to run, and how exactly."""
+    if first.target is None or first.briefing is None:
+        raise RunFormatError(
+            f"The transcript of {first.rollout} does not say where its candidates ran: it was imported. Evaluate them "
+            "here: kernelwright score TASK RUN/candidates"
+        )
+    return first.target, first.briefing.precision
+
+
+def _without_submission(
+    first: RolloutStarted, name: str, ended: Ended | None, target: Target, precision: Precision
+) -> ScoreLine:
     """A model that ends without a candidate has none that is right; it stays in the denominators like a wrong one."""
-    reason = None if ended is None else ended.reason
-    verdict = Verdict.NO_RESULT
-    if reason in _OUR_ENDS:
+    # Nobody knows what a rollout would have come to that was killed, still goes on, or had no server or machine.
+    verdict = Verdict.UNAVAILABLE
+    if ended is not None and ended.culprit is Culprit.HARNESS:
         verdict = Verdict.HARNESS_ERROR
-    elif reason in _OTHERS_ENDS:
-        verdict = Verdict.UNAVAILABLE
+    elif ended is not None and ended.culprit in _OWN_ENDS and ended.reason is not EndReason.QUOTA_EXHAUSTED:
+        verdict = Verdict.NO_RESULT
     how = "no end was recorded" if ended is None else f"the rollout ended with {ended.reason}: {ended.message}"
     return ScoreLine(
         candidate="",
         file=name,
         task=first.task,
-        target=first.target,
-        precision=first.briefing.precision,
+        target=target,
+        precision=precision,
         verdict=verdict,
         message=f"nothing was submitted; {how}",
         sandbox="",

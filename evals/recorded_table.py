@@ -30,6 +30,9 @@ def report_scores(asked: Sequence[str], as_json: bool) -> None:
     unread = 0
     for found in _found(asked):
         try:
+            if found.run.config().imported_from is not None:
+                print(_imported(found), file=sys.stderr)
+                continue
             samples += read_samples(found)
         except RunFormatError as error:
             unread += 1
@@ -48,6 +51,15 @@ def report_scores(asked: Sequence[str], as_json: bool) -> None:
         _print(make_console(), samples, scores)
     if unread:
         raise typer.Exit(1)
+
+
+def _imported(found: Found) -> str:
+    """Why an imported run has no score: what its kernels are worth shows when they are evaluated here."""
+    run = found.run
+    return (
+        f"kernelwright: not scored: the run {run.id} was imported, and nothing in it was judged here. Evaluate its "
+        f"candidates: kernelwright score TASK {run.candidates}"
+    )
 
 
 def _found(asked: Sequence[str]) -> Iterator[Found]:

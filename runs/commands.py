@@ -1,6 +1,7 @@
-"""The commands that read runs: `show` and `replay`."""
+"""The commands on runs that were recorded: `show`, `replay`, `import` and `export`."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +18,8 @@ def register(app: typer.Typer) -> None:
     """Add this floor's commands."""
     app.command()(show)
     app.command()(replay)
+    app.command("import")(import_)
+    app.command()(export)
 
 
 def show(
@@ -50,3 +53,54 @@ def replay(
     from runs.replaying import replay_run
 
     replay_run(run, target, as_json, require)
+
+
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A seed transcript, chat messages as JSON or JSONL, or an ATIF trajectory."
+        ),
+    ],
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The task it is about, or a problem file's path; by default what its text leaves no doubt of.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the run goes; runs/local by default.")] = None,
+    format: Annotated[
+        Literal["seed", "chat", "atif"] | None, typer.Option(help="The file's format; by default found by its content.")
+    ] = None,
+) -> None:
+    """Make a run of what another agent recorded: `show` reads it, and `score` takes the kernels found in it."""
+    from runs.importing.report import import_file
+
+    import_file(file, task, out, format)
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[
+        Literal["atif", "chat", "otlp"],
+        typer.Option(
+            help="An ATIF v1.7 trajectory; chat messages for fine-tuning, a rollout a line, with verdict and speedup "
+            "as reward; or OpenTelemetry spans, sent over OTLP/HTTP (needs the extra `otel`)."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where atif and chat go; standard output by default.")
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where otlp goes; by default what OTEL_EXPORTER_OTLP_ENDPOINT names."),
+    ] = None,
+    with_content: Annotated[
+        bool, typer.Option("--with-content", help="Put prompts, replies, arguments and results into the spans.")
+    ] = False,
+) -> None:
+    """Write a run in a form that other programs read, or send it to a collector of traces."""
+    from runs.exporting.command import export_run
+
+    export_run(run, to, out, endpoint, content=with_content)

@@ -54,6 +54,16 @@ class Prices(Record):
     """The date from which these prices were known to hold."""
 
 
+class ImportedFrom(Record):
+    """The file that an imported run was read from."""
+
+    file: str
+    """Its name, without folders."""
+    sha256: str
+    format: str
+    """`seed`, `chat` or `atif`."""
+
+
 class ForkedFrom(Record):
     """The rollout whose beginning a fork took over."""
 
@@ -108,7 +118,8 @@ class RunConfig(Record):
     task: str
     task_argument: str
     """The task as it was asked for: its name, or the path of a file."""
-    target: Target
+    target: Target | None
+    """None for an imported run: its file does not say where its candidates ran."""
     model: str
     """Its name; of a run that no model of ours drives, who called the tools."""
     driver: Driver = Driver.MODEL
@@ -130,7 +141,10 @@ class RunConfig(Record):
     """Python and the packages that decide a result, by name."""
     commit: str | None = None
     """The git commit of the checkout, as far as it is one."""
-    machine: Machine
+    machine: Machine | None
+    """None for an imported run."""
     provenance: str
     """How this run was made, in words."""
+    imported_from: ImportedFrom | None = None
+    """None for a run that was made here."""
     forked_from: ForkedFrom | None = None

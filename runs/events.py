@@ -58,6 +58,8 @@ class EndReason(StrEnum):
     """The person at the keyboard stopped it."""
     INTERNAL_ERROR = "internal_error"
     """An exception that nobody foresaw; a defect of Kernelwright."""
+    IMPORTED = "imported"
+    """The imported file ends here. Why the rollout ended is not known."""
 
 
 _CULPRITS = {
@@ -77,6 +79,7 @@ _CULPRITS = {
     EndReason.STORAGE_FAULT: Culprit.MACHINE,
     EndReason.INTERRUPTED: Culprit.PERSON,
     EndReason.INTERNAL_ERROR: Culprit.HARNESS,
+    EndReason.IMPORTED: Culprit.NOBODY,
 }
 
 
@@ -96,8 +99,9 @@ class Stamped(Record):
     """The event's place in its transcript, given by the writer."""
     turn: int
     """The model reply it belongs to, counted from 1; 0 before the first."""
-    time: AwareDatetime = Field(default_factory=_now)
-    """By the machine's clock, which may be set back: nothing is derived from the order of times."""
+    time: AwareDatetime | None = Field(default_factory=_now)
+    """By the machine's clock, which may be set back: nothing is derived from the order of times. None where an imported
+    file does not say it."""
     copied: bool = False
     """True for the history that a fork took over: it happened, and was paid for, in the rollout that it comes from."""
 
@@ -131,7 +135,8 @@ class RolloutStarted(Stamped):
     schema_version: Literal[1] = SCHEMA_VERSION
     rollout: str
     task: str
-    target: Target
+    target: Target | None
+    """None where an imported file does not say it."""
     model: str
     limits: Limits
     system_prompt: str
@@ -141,7 +146,8 @@ class RolloutStarted(Stamped):
     """What it started from; None in transcripts from before that was said."""
     tools: tuple[dict[str, JsonValue], ...]
     """The tools' definitions, in the form of Chat Completions."""
-    briefing: Briefing
+    briefing: Briefing | None
+    """None for an imported transcript: nobody here measured the machine it was made on."""
 
 
 class ModelReplied(Stamped):
@@ -154,13 +160,16 @@ class ModelReplied(Stamped):
     reasoning_fields: dict[str, JsonValue] = Field(default_factory=dict)
     """What has to be passed back to the server, under the names it came with."""
     tool_calls: tuple[ToolCall, ...]
-    usage: Usage
-    finish_reason: str
+    usage: Usage | None
+    """None where an imported file does not say it."""
+    finish_reason: str | None
+    """None where an imported file does not say it."""
     raw: dict[str, JsonValue]
-    """The reply as the provider sent it."""
+    """The reply as the provider sent it; of an imported reply, the part of the file that it was read from."""
     note: str = ""
     """What the client noticed and a person should know, such as a server that seems to cut conversations off."""
-    seconds: float
+    seconds: float | None
+    """None where an imported file does not say it."""
     cost_usd: float | None
     """None where the model's prices are not known."""
 
@@ -174,7 +183,8 @@ class ToolReturned(Stamped):
     reply: ToolReply
     executed: bool
     """False where the loop answered in the tool's place, for example because the reply was cut off."""
-    seconds: float
+    seconds: float | None
+    """None where an imported file does not say it."""
 
 
 class Nudged(Stamped):
@@ -226,6 +236,17 @@ class Submitted(Stamped):
     evaluation: Evaluation
 
 
+class Imported(Stamped):
+    """A part of an imported file that no other event can hold; the model may or may not have seen it."""
+
+    event: Literal["imported"] = "imported"
+    role: str
+    """Whose words these are, as the file has it, for example `user`; empty where they are nobody's."""
+    text: str
+    raw: JsonValue
+    """The part as it stands in the file."""
+
+
 class Ended(Stamped):
     """The end of a rollout: its last event, unless it was resumed."""
 
@@ -256,6 +277,7 @@ Event = Annotated[
     | Compacted
     | BudgetSpent
     | Submitted
+    | Imported
     | Ended
     | Resumed,
     Field(discriminator="event"),

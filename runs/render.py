@@ -13,6 +13,7 @@ from runs.events import (
     Compacted,
     Ended,
     Event,
+    Imported,
     ModelReplied,
     Nudged,
     Resumed,
@@ -29,7 +30,8 @@ from runs.terminal import call_line, printable, totals, turns_table
 def render_rollout(console: Console, config: RunConfig, events: Sequence[Event]) -> None:
     """Print a rollout from the first event to the totals."""
     summary = summarize(events)
-    console.print(Text(f"run {config.id}, {summary.rollout}: {summary.task} on {summary.target}, {summary.model}"))
+    where = f"{summary.task} on {summary.target or '?'}"
+    console.print(Text(printable(f"run {config.id}, {summary.rollout}: {where}, {summary.model}")))
     console.print(Text(printable(f"how it was made: {config.provenance}")))
     if (source := config.forked_from) is not None:
         console.print(Text(f"turns 1 to {source.turn} are copied from {source.run}/{source.rollout}"))
@@ -44,8 +46,10 @@ def render_event(console: Console, event: Event) -> None:
     """Print one event; what a budget event says stands in the totals."""
     match event:
         case RolloutStarted():
-            _block(console, "system prompt", event.system_prompt, style="dim")
-            _block(console, "opening", event.opening)
+            if event.system_prompt:
+                _block(console, "system prompt", event.system_prompt, style="dim")
+            if event.opening:
+                _block(console, "opening", event.opening)
         case ModelReplied():
             _reply(console, event)
         case ToolReturned():
@@ -71,13 +75,14 @@ def render_event(console: Console, event: Event) -> None:
             _text(console, f"\nsubmitted {event.candidate}: {event.evaluation.message}", style="bold")
         case Ended():
             _text(console, f"\nended: {event.reason.value} ({event.message})", style="bold")
+        case Imported():
+            _imported(console, event)
         case BudgetSpent():
             pass
 
 
 def _reply(console: Console, event: ModelReplied) -> None:
-    usage = event.usage
-    heading = f"turn {event.turn}{' (copied)' * event.copied}: {usage.output_tokens} tokens in {event.seconds:.1f} s"
+    heading = f"turn {event.turn}{' (copied)' * event.copied}: {_size(event)}"
     console.print()
     console.print(Rule(heading, align="left", characters="-"))
     if event.reasoning:
@@ -86,10 +91,20 @@ def _reply(console: Console, event: ModelReplied) -> None:
         _block(console, "text", event.text)
     for call in event.tool_calls:
         _call(console, call)
-    if event.finish_reason not in ("stop", "tool_calls"):
+    if event.finish_reason not in ("stop", "tool_calls", None):
         _text(console, f"the reply ended because of: {event.finish_reason}", style="yellow")
     if event.note:
         _text(console, f"note: {event.note}", style="yellow")
+
+
+def _size(event: ModelReplied) -> str:
+    tokens = "tokens unknown" if event.usage is None else f"{event.usage.output_tokens} tokens"
+    return tokens if event.seconds is None else f"{tokens} in {event.seconds:.1f} s"
+
+
+def _imported(console: Console, event: Imported) -> None:
+    """Print what stands in the file: as text where it has one, else its raw form."""
+    _block(console, f"imported: {printable(event.role or 'other data')}", event.text or json.dumps(event.raw))
 
 
 def _call(console: Console, call: ToolCall) -> None:

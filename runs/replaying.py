@@ -12,6 +12,7 @@ from runs.replay import Replayed, replay_calls
 from runs.showing import print_json
 from runs.summary import started
 from runs.terminal import duration, make_console, printable, short, speedup, verdict
+from tasks.errors import UsageError
 from tasks.loader import find_task
 from tasks.spec import Target
 from tools.required_sandbox import RequiredSandbox, require_sandbox
@@ -21,8 +22,14 @@ def replay_run(asked: str, target: Target | None, as_json: bool, require: Requir
     """Replay the run that is meant; ends the program with 1 where a verdict differs."""
     found = find_run(asked)
     config = found.run.config()
+    chosen = target or config.target
+    if config.imported_from is not None or chosen is None:
+        raise UsageError(
+            f"The run {found.run.id} was imported: its calls were made to tools that are not here. Evaluate its "
+            f"candidates instead: kernelwright score TASK {found.run.candidates}"
+        )
     task = find_task(config.task_argument)
-    require_sandbox(require, target or config.target)
+    require_sandbox(require, chosen)
     # Judging needs PyTorch; a wrong name is to be reported without waiting for its import.
     from tools.judge import Judge
     from tools.toolbox import Toolbox
@@ -37,7 +44,7 @@ def replay_run(asked: str, target: Target | None, as_json: bool, require: Requir
     for rollout in found.rollouts:
         events = found.run.events(rollout)
         started(events)
-        with Judge(task, target or config.target, fixed_candidates=True, progress=tell) as judge:
+        with Judge(task, chosen, fixed_candidates=True, progress=tell) as judge:
             replayed = replay_calls(events, Toolbox(judge))
             if as_json:
                 agreed = _replay_json(found.run.id, rollout, replayed) and agreed

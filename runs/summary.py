@@ -4,7 +4,18 @@ from collections.abc import Sequence
 
 from runs.accounting import spending_of
 from runs.config import Spending
-from runs.events import Culprit, Ended, EndReason, Event, Resumed, Retried, RolloutStarted, Submitted, ToolReturned
+from runs.events import (
+    Culprit,
+    Ended,
+    EndReason,
+    Event,
+    ModelReplied,
+    Resumed,
+    Retried,
+    RolloutStarted,
+    Submitted,
+    ToolReturned,
+)
 from tasks.errors import RunFormatError
 from tasks.record import Record
 from tasks.spec import Target
@@ -24,7 +35,7 @@ class Outcome(Record):
     verdict: str
     """A verdict, or `built` for a candidate that compiles, or `refused` for a call that could not be carried out; of
     tools that give none, what they did: `profiled`, `disassembled`, `guide`, `compared`, for sanitize `clean` or
-    `not_run`."""
+    `not_run`; `foreign` for an imported call, which nobody judged here."""
     median_ns: float | None = None
     speedup: float | None = None
     speedup_interval: Interval | None = None
@@ -37,7 +48,8 @@ class CallRow(Record):
     tool: str
     candidate: str | None
     outcome: Outcome
-    seconds: float
+    seconds: float | None
+    """None where an imported file does not say it."""
 
 
 class RolloutSummary(Record):
@@ -45,11 +57,13 @@ class RolloutSummary(Record):
 
     rollout: str
     task: str
-    target: Target
+    target: Target | None
     model: str
     rows: tuple[CallRow, ...]
     retries: int
-    spent: Spending
+    turns: int
+    spent: Spending | None
+    """None where an imported file does not say it of every turn."""
     best: CallRow | None
     """The fastest candidate that was timed and that no tool has found wrong."""
     submitted: Outcome | None
@@ -116,7 +130,8 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         model=first.model,
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
-        spent=spending_of(events),
+        turns=sum(isinstance(event, ModelReplied) for event in events),
+        spent=_spent(events),
         best=best_row(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),
         reason=None if ended is None else ended.reason,
@@ -155,3 +170,9 @@ def _timed(timed: Timed, verdict: str) -> Outcome:
         speedup=timed.speedup,
         speedup_interval=timed.speedup_interval,
     )
+
+
+def _spent(events: Sequence[Event]) -> Spending | None:
+    replies = [event for event in events if isinstance(event, ModelReplied)]
+    known = all(reply.usage is not None and reply.seconds is not None for reply in replies)
+    return spending_of(events) if known else None

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runs.config import Spending
 from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
@@ -62,7 +63,9 @@ def call_line(row: CallRow) -> Text:
     figures = "  ".join(part for part in (duration(row.outcome.median_ns), speedup(row.outcome)) if part)
     line = Text(f"turn {row.turn}  {printable(row.tool)}  {short(row.candidate)}  ")
     line.append_text(verdict(row.outcome))
-    return line.append(f"  {figures}" if figures else "").append(f"  [{row.seconds:.1f} s]")
+    return line.append(f"  {figures}" if figures else "").append(
+        "" if row.seconds is None else f"  [{row.seconds:.1f} s]"
+    )
 
 
 def turns_table(rows: Sequence[CallRow], title: str) -> Table:
@@ -80,21 +83,25 @@ def turns_table(rows: Sequence[CallRow], title: str) -> Table:
             verdict(row.outcome),
             duration(row.outcome.median_ns),
             speedup(row.outcome),
-            f"{row.seconds:.1f}",
+            "" if row.seconds is None else f"{row.seconds:.1f}",
         )
     return table
 
 
 def totals(summary: RolloutSummary) -> Text:
     """The totals of a rollout, in two or three lines."""
-    spent = summary.spent
-    cost = "cost unknown" if spent.dollars is None else f"${spent.dollars:.4f}"
     lines = [
         f"ended: {summary.reason or 'not'} ({printable(summary.message)})",
-        f"{spent.turns} turns, {spent.input_tokens} input and {spent.output_tokens} output tokens, {cost}, "
-        f"{spent.seconds:.0f} s, {summary.retries} retries",
+        f"{summary.turns} turns, {_spent(summary.spent)}, {summary.retries} retries",
     ]
     if summary.best is not None:
         best = summary.best
         lines.append(f"best: candidate {short(best.candidate)} in turn {best.turn}, {speedup(best.outcome)}")
     return Text("\n".join(lines))
+
+
+def _spent(spent: Spending | None) -> str:
+    if spent is None:
+        return "tokens, cost and time not all known"
+    cost = "cost unknown" if spent.dollars is None else f"${spent.dollars:.4f}"
+    return f"{spent.input_tokens} input and {spent.output_tokens} output tokens, {cost}, {spent.seconds:.0f} s"

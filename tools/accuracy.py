@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from tasks.spec import Precision
-from tools.pieces import Piece, pieces
+from tools.pieces import Piece, pieces_of
 
 HONEST_FACTOR = 4.0
 """An output may be this many times as wrong as PyTorch itself in the same class on the same inputs."""
@@ -81,7 +81,8 @@ FLOORS = {Precision.FP32: 5e-6, Precision.TF32: 1e-5, Precision.FP16: 3e-4, Prec
 
 
 def measure(output: torch.Tensor, oracle: torch.Tensor) -> Errors:
-    """The errors of an output against the oracle; needs `CHECKING_BYTES` beside them at most.
+    """The errors of an output against the oracle; needs `CHECKING_BYTES` beside them at most, or
+    `GPU_CHECKING_BYTES`.
 
     Args:
         output: any floating dtype, the oracle's shape.
@@ -89,7 +90,7 @@ def measure(output: torch.Tensor, oracle: torch.Tensor) -> Errors:
             where it has two or more dimensions.
     """
     sums = _Sums(tuple(oracle.shape), oracle.device)
-    for piece in pieces(tuple(oracle.shape)):
+    for piece in pieces_of(oracle):
         sums.add(piece, output[piece], oracle[piece])
     return sums.errors()
 
@@ -179,7 +180,7 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
     shape = tuple(expected.shape)
     others = [dim for dim in range(len(shape)) if dim != 1 or len(shape) < 2]
     off, true, largest = torch.zeros(3, shape[1] if len(shape) >= 2 else 1, device=expected.device)
-    for piece in pieces(shape):
+    for piece in pieces_of(expected):
         channels = piece[1] if len(shape) >= 2 else slice(0, 1)
         difference = output[piece] - expected[piece]
         off[channels] += torch.linalg.vector_norm(difference, dim=others, dtype=torch.float32).square()
@@ -204,7 +205,7 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
 def rms_of(values: torch.Tensor) -> float:
     """The RMS of all finite elements, infinite and NaN ones counting as zeros."""
     sums = _Sums(tuple(values.shape), values.device)
-    for piece in pieces(tuple(values.shape)):
+    for piece in pieces_of(values):
         sums.add(piece, values[piece], values[piece])
     return math.sqrt(float(sums.truth.sum()) / max(1, values.numel()))
 

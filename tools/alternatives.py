@@ -14,6 +14,7 @@ from tasks.loader import Task
 from tasks.spec import Target
 from tools import alterations
 from tools.accuracy import Limits, measure
+from tools.diagnosis import shift_between
 from tools.draws import USUAL, Draws, input_shape, trials
 from tools.mutants import changed_work, record
 from tools.oracle import Oracle
@@ -115,12 +116,18 @@ def matching(
         limits: how far the output might be from the right answer.
     """
     found = []
+    shifted = []
     for choice in choices:
         try:
             answer = choice.oracle.exact(inputs, choice.state(state))[index][1]
         except HarnessError:
             # A mistake that the reference cannot make on this shape.
             continue
-        if answer.shape == output.shape and limits.loosened(_LOOSER).allow(measure(output, answer)):
+        if answer.shape != output.shape:
+            continue
+        if limits.loosened(_LOOSER).allow(measure(output, answer)):
             found.append(choice.does)
-    return found if len(found) <= _MOST_NAMED else []
+        elif step := shift_between(output, answer, limits):
+            shifted.append(f"{choice.does}, and comes {abs(step)} {'late' if step > 0 else 'early'} along the length")
+    named = found or shifted
+    return named if len(named) <= _MOST_NAMED else []

@@ -7,7 +7,7 @@ import torch
 from tasks.spec import Precision
 from tools.accuracy import NO_ERROR, SMALLEST_RMS, Errors, Limits, limits, measure, measure_roughly, rms_of
 from tools.oracle import Answer
-from tools.pieces import pieces, same_bits
+from tools.pieces import pieces_of, same_bits
 from tools.results import Check
 from tools.subject import Named, Returned
 from tools.verdict import Verdict
@@ -187,7 +187,7 @@ def _where_wrong(output: torch.Tensor, exact: torch.Tensor, allowed: Limits) -> 
     count = 0
     length = exact.shape[-1] if exact.ndim else 1
     columns = torch.zeros(length, dtype=torch.bool, device=exact.device)
-    for piece in pieces(tuple(exact.shape)):
+    for piece in pieces_of(exact):
         off = ((output[piece].to(torch.float64) - exact[piece]).abs() > least).reshape(-1, *exact[piece].shape[-1:])
         count += int(off.sum())
         columns[piece[-1] if piece else slice(None)] |= off.any(0)

@@ -13,6 +13,7 @@ from tools.results import (
     Diagnostic,
     Evaluation,
     Fault,
+    Foreign,
     Refused,
     Timed,
     ToolResult,
@@ -56,6 +57,8 @@ def describe(result: ToolResult) -> str:
             return f"candidate {result.candidate[:12]} against the best so far, {result.best[:12]}"
         case Refused():
             return result.message
+        case Foreign():
+            return "answered by a tool that is not here; its own words are in the transcript"
 
 
 def _built(result: Built) -> str:

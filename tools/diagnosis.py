@@ -74,11 +74,8 @@ def diagnose(output: torch.Tensor, exact: torch.Tensor, limits: Limits) -> str:
         exact: the oracle's answer, in the same shape.
         limits: what the class allows.
     """
-    if output.shape != exact.shape or output.ndim < 2 or not torch.isfinite(exact).all():
-        return ""
-    flat = [value.double().reshape(*value.shape[:2], -1) for value in (output, exact)]
-    wrong = Wrong(flat[0], flat[1], limits)
-    if wrong.length < LEAST_LENGTH:
+    wrong = _flattened(output, exact, limits)
+    if wrong is None:
         return ""
     if found := _rounding(wrong):
         return found
@@ -90,6 +87,14 @@ def diagnose(output: torch.Tensor, exact: torch.Tensor, limits: Limits) -> str:
     else:
         checks = (_constant, _shifted, _reversed, _permuted, _scaled, _offset, _statistics)
     return next((found for check in checks if (found := check(wrong))), "")
+
+
+def _flattened(output: torch.Tensor, exact: torch.Tensor, limits: Limits) -> Wrong | None:
+    """Both in three dimensions; None where they are too short to show a pattern, or of another form."""
+    if output.shape != exact.shape or output.ndim < 2 or not torch.isfinite(exact).all():
+        return None
+    ours, theirs = (value.double().reshape(*value.shape[:2], -1) for value in (output, exact))
+    return None if ours.shape[-1] < LEAST_LENGTH else Wrong(ours, theirs, limits)
 
 
 def _rounding(wrong: Wrong) -> str:
@@ -182,17 +187,30 @@ def _constant(wrong: Wrong) -> str:
     return ""
 
 
-def _shifted(wrong: Wrong) -> str:
+def shift_between(output: torch.Tensor, exact: torch.Tensor, limits: Limits) -> int | None:
+    """By how many steps of the last dimension an output comes too late, negative if too early; None where by none."""
+    wrong = _flattened(output, exact, limits)
+    return None if wrong is None else _shift(wrong)
+
+
+def _shift(wrong: Wrong) -> int | None:
     for step in range(1, min(MOST_SHIFTED, wrong.length // 2) + 1):
         later = wrong.fits(wrong.output[..., step:], wrong.exact[..., :-step])
         earlier = wrong.fits(wrong.output[..., :-step], wrong.exact[..., step:])
         if later != earlier:
-            where = f"t - {step}" if later else f"t + {step}"
-            return (
-                f"off by {step} along the length: output t is what {where} should be. Look at the padding, and at "
-                "which input tap j of output t reads."
-            )
-    return ""
+            return step if later else -step
+    return None
+
+
+def _shifted(wrong: Wrong) -> str:
+    step = _shift(wrong)
+    if step is None:
+        return ""
+    where = f"t - {step}" if step > 0 else f"t + {-step}"
+    return (
+        f"off by {abs(step)} along the length: output t is what {where} should be. Look at the padding, and at which "
+        "input tap j of output t reads."
+    )
 
 
 def _reversed(wrong: Wrong) -> str:

@@ -2,7 +2,9 @@
 
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tasks.errors import HarnessError, UnavailableError
 from tools.candidate import Candidate
@@ -10,6 +12,8 @@ from tools.printable import printable
 from tools.results import Fault, Stage
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
+
+Answer = TypeVar("Answer")
 
 
 def fault_result(stage: Stage, candidate: Candidate, fault: CandidateFault, sandbox: str, started: float) -> Fault:
@@ -42,3 +46,14 @@ def own_fault_result(stage: Stage, candidate: Candidate, error: Exception, start
         candidate=candidate.id,
         seconds=time.monotonic() - started,
     )
+
+
+def answered(stage: Stage, candidate: Candidate, sandbox: str, ask: Callable[[], Answer]) -> Answer | Fault:
+    """What `ask` answers, or the fault that it ends with; as of `fault_result`."""
+    started = time.monotonic()
+    try:
+        return ask()
+    except CandidateFault as fault:
+        return fault_result(stage, candidate, fault, sandbox, started)
+    except Exception as error:
+        return own_fault_result(stage, candidate, error, started)

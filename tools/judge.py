@@ -21,12 +21,14 @@ from tools.candidate import Candidate
 from tools.confinement import tier
 from tools.construction import constructed
 from tools.disassembly import disassemble_candidate
-from tools.faults import fault_result, own_fault_result
+from tools.disassembly_results import Disassembled
+from tools.faults import answered, fault_result, own_fault_result
 from tools.lease import building, no_builds
 from tools.machine import card_state
 from tools.measurement import Samples
 from tools.pace import Pace
-from tools.plausibility import clocks_disagree, disturbance, require_plausible, slower_clock_ns
+from tools.plausibility import clocks_disagree, disturbance, narrow, require_plausible, slower_clock_ns
+from tools.profile_results import Profiled
 from tools.profiling import profile_candidate
 from tools.results import (
     Baseline,
@@ -187,13 +189,16 @@ class Judge:
     def _measure(self, timer: Timer, baseline: Timer) -> Samples:
         """Measure; on the host again where the clocks disagree, because there a late wake-up may last through one
         measurement. A lie is in all of them."""
-        samples = measurement.interleave(timer, baseline)
+        samples = measurement.interleave(timer, baseline, self._enough)
         attempts = 1
         while self.target is Target.CPU and attempts < HOST_ATTEMPTS and clocks_disagree(self.target, samples):
-            again = measurement.interleave(timer, baseline)
+            again = measurement.interleave(timer, baseline, self._enough)
             samples = min(samples, again, key=lambda each: each.excess.ns)
             attempts += 1
         return samples
+
+    def _enough(self, samples: Samples) -> bool:
+        return narrow(self.target, samples)
 
     def _timed(self, candidate: Candidate, samples: Samples, prepare_ns: int, other: bool, started: float) -> Timed:
         ours, theirs = slower_clock_ns(self.target, samples), median_ns(samples.baseline)
@@ -243,32 +248,25 @@ class Judge:
 
     def profile(self, candidate: Candidate) -> ProfileResult:
         """Where does its time go? Advice: what the candidate's own process says is not checked."""
-        started = time.monotonic()
-        try:
+
+        def profiled() -> Profiled:
             with self._undisturbed():
                 return profile_candidate(self._session, candidate, self._sandbox)
-        except CandidateFault as fault:
-            return fault_result("profile", candidate, fault, self._sandbox, started)
-        except Exception as error:
-            return own_fault_result("profile", candidate, error, started)
+
+        return answered("profile", candidate, self._sandbox, profiled)
 
     def sanitize(self, candidate: Candidate) -> SanitizeResult:
         """What does compute-sanitizer say about it, whether it is right or not?"""
-        started = time.monotonic()
-        try:
-            return last_word(self._session, candidate)
-        except Exception as error:
-            return own_fault_result("sanitizer", candidate, error, started)
+        return answered("sanitizer", candidate, self._sandbox, lambda: last_word(self._session, candidate))
 
     def disassemble(self, candidate: Candidate, function: str | None = None) -> DisassemblyResult:
         """Which instructions is a kernel of it made of: the one whose name holds `function`, or the first?"""
-        started = time.monotonic()
-        try:
-            return disassemble_candidate(self._session, candidate, function)
-        except CandidateFault as fault:
-            return fault_result("disassembly", candidate, fault, self._sandbox, started)
-        except Exception as error:
-            return own_fault_result("disassembly", candidate, error, started)
+
+        def disassembled() -> Disassembled:
+            with building() if self.target is Target.CPU else contextlib.nullcontext():
+                return disassemble_candidate(self._session, candidate, function)
+
+        return answered("disassembly", candidate, self._sandbox, disassembled)
 
     def get_ready(self) -> None:
         """Start what evaluations need; on a GPU also time the baselines, while candidates are still being built."""

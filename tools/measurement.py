@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,13 +13,15 @@ from tools.comparison import LimitsOf
 from tools.contention import CpuPressure
 from tools.results import Interval
 from tools.statistics import Blocks, median_ns, ratio_interval, widened
-from tools.timer import SLOW_NS, Timer, warm_up
+from tools.timer import SLOW_NS, WARM_UP_NS, Timer, warm_up
 from tools.workers import CandidateFault
 
-MIN_ROUNDS, MAX_ROUNDS = 6, 24
-"""A round is four blocks: baseline, candidate, candidate, baseline."""
-SLOW_ROUNDS = 3
-"""Where one call takes longer than `SLOW_NS`, so many rounds of single calls tell enough."""
+LOOK_ROUNDS = 3
+"""After so many more rounds the caller is asked whether what was measured is enough. A round is four blocks: baseline,
+candidate, candidate, baseline. So many rounds of single calls are all there are where one takes longer than `SLOW_NS`.
+
+In each such stretch the output of one timed call is compared with the float64 oracle; every one with PyTorch's."""
+MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
 PLACEMENT_NS = 200.0
@@ -29,8 +31,6 @@ no repetition within them averages out. Measured on an H200 (benchmarks/README.m
 of 586 us that reads and writes much memory by 1 %, its second copy nearly always the slower one."""
 LAUNCHED_ROUNDS = 6
 """How often `launched_excess` calls: so many times two calls a side."""
-FULL_CHECKS = 4
-"""How many timed calls' outputs are compared with the float64 oracle; every call's is compared with PyTorch's."""
 _STANDARD_ERROR = 1.858
 """Of a median of n normal samples, times sqrt(n), over their median absolute deviation: 1.4826 * sqrt(pi / 2)."""
 
@@ -65,9 +65,9 @@ def _blaming_the_baseline() -> Iterator[None]:
         raise HarnessError(f"the baseline failed during a measurement: {fault.message}") from fault
 
 
-def _settle(timer: Timer, limits_of: LimitsOf) -> None:
+def _settle(timer: Timer, limits_of: LimitsOf, least_ns: int) -> None:
     """Warm up, check one timed call fully, and leave the timer with no wall times of these calls."""
-    warm_up(timer)
+    warm_up(timer, least_ns)
     timer.check_last(limits_of)
     timer.call()
     timer.check_last_quickly()
@@ -86,44 +86,56 @@ def _block(timer: Timer, calls: int) -> tuple[int, ...]:
     return tuple(samples)
 
 
-def interleave(candidate: Timer, baseline: Timer) -> Samples:
+def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bool]) -> Samples:
     """Measure in rounds of baseline, candidate, candidate, baseline, checking the output of every call.
+
+    Args:
+        candidate: what is measured.
+        baseline: what it is measured beside.
+        enough: told now and then what was measured up to now, says whether more rounds would tell nothing more.
 
     Raises:
         CandidateFault: an output of a timed call is wrong, or the candidate's worker failed.
         HarnessError: the same of the baseline.
     """
     limits_of = LimitsOf(candidate.session.precision, 0.0)
+    _settle(candidate, limits_of, WARM_UP_NS)
     with _blaming_the_baseline():
-        _settle(baseline, limits_of)
-    _settle(candidate, limits_of)
+        # The clocks have settled, and this worker is no new one.
+        _settle(baseline, limits_of, 0)
     draws = candidate.session.draws
-    slow = candidate.last_call_ns > SLOW_NS
-    longest = 1 if slow else MAX_BLOCK
-    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
-    cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
-    least = SLOW_ROUNDS if slow else MIN_ROUNDS
-    rounds = int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
-    checked = {draws.integer(0, 2 * rounds - 1) for _ in range(FULL_CHECKS)}
+    longest = 1 if candidate.last_call_ns > SLOW_NS else MAX_BLOCK
     pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []
     theirs: list[tuple[int, ...]] = []
-    for _ in range(rounds):
+
+    def samples() -> Samples:
+        excess = _excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns)
+        return Samples(tuple(ours), tuple(theirs), excess, pressure.share())
+
+    for done in range(_most_rounds(candidate, baseline, longest)):
+        if done % LOOK_ROUNDS == 0:
+            if done and enough(samples()):
+                break
+            checked = 2 * done + draws.integer(0, 2 * LOOK_ROUNDS - 1)
         for side in ("baseline", "candidate", "candidate", "baseline"):
             calls = draws.integer(1, longest)
             if side == "candidate":
                 ours.append(_block(candidate, calls))
-                if len(ours) - 1 in checked:
+                if len(ours) - 1 == checked:
                     candidate.check_last(limits_of)
             else:
                 with _blaming_the_baseline():
                     theirs.append(_block(baseline, calls))
-    return Samples(
-        candidate=tuple(ours),
-        baseline=tuple(theirs),
-        excess=_excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns),
-        cpu_pressure=pressure.share(),
-    )
+    return samples()
+
+
+def _most_rounds(candidate: Timer, baseline: Timer, longest: int) -> int:
+    """As many as there is time for, from what a call of each side takes."""
+    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
+    cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
+    least = LOOK_ROUNDS if longest == 1 else 2 * LOOK_ROUNDS
+    return int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
 
 
 def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Excess:

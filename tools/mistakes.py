@@ -40,10 +40,15 @@ def likely_mistake(session: Session, subject: Subject, plan: Plan, failed: Asked
         return f"something that changes from call to call: asked again, the candidate ends as {fault.verdict}."
     if not same_bits(kept, again[output]):
         return _CHANGES
+    buffer = plan.states[failed[0].instance].get(output.removeprefix("state "))
+    if buffer is not None and same_bits(kept, buffer):
+        return f"{output.removeprefix('state ')} is as it was before the call: in training mode a call updates it."
     shown = failed if _tells(failed, output) else _one_that_tells(plan, failed, output)
     if shown is None:
         return ""
     try:
+        if shown[0].instance != failed[0].instance:
+            subject.recall(shown[0].instance)
         value = again[output] if shown is failed else _call(session, subject, plan, shown)[output]
     except CandidateFault:
         return ""
@@ -81,6 +86,6 @@ def _tells(asked: Asked, output: str) -> bool:
 
 
 def _one_that_tells(plan: Plan, failed: Asked, output: str) -> Asked | None:
-    """Of the same instance, which alone the worker has."""
-    instance = failed[0].instance
-    return next((asked for asked in plan.drawn if asked[0].instance == instance and _tells(asked, output)), None)
+    """Of an instance that the worker has: the one that failed, or an earlier one."""
+    known = (asked for asked in plan.drawn if asked[0].instance <= failed[0].instance)
+    return next((asked for asked in known if _tells(asked, output)), None)

@@ -10,26 +10,41 @@ PIECE_ELEMENTS = 1 << 21
 """16 MiB in float64."""
 CHECKING_BYTES = 256 << 20
 """What a comparison of two tensors needs beside them, at most: a dozen float64 tensors of a piece's size."""
+GPU_PIECE_ELEMENTS = 1 << 24
+GPU_CHECKING_BYTES = 2 << 30
+"""The same on a GPU, or the 64th part of its memory where that is less: there each piece costs launches and a wait."""
 
 Piece = tuple[slice, ...]
 """One slice for each dimension."""
 
 
-def pieces(shape: tuple[int, ...]) -> Iterator[Piece]:
-    """Pieces of at most `PIECE_ELEMENTS` elements that cover a shape in its order; none of an empty one.
+def pieces_of(tensor: torch.Tensor) -> Iterator[Piece]:
+    """Pieces that cover a tensor in its order, as large as its device's memory makes sensible."""
+    return pieces(tuple(tensor.shape), _elements(tensor.device))
+
+
+def _elements(device: torch.device) -> int:
+    if device.type != "cuda":
+        return PIECE_ELEMENTS
+    room = torch.cuda.get_device_properties(device).total_memory // 64
+    return min(GPU_PIECE_ELEMENTS, max(PIECE_ELEMENTS, PIECE_ELEMENTS * room // CHECKING_BYTES))
+
+
+def pieces(shape: tuple[int, ...], elements: int) -> Iterator[Piece]:
+    """Pieces of at most so many elements that cover a shape in its order; none of an empty one.
 
     Leading dimensions are cut, as far as needed; the others stay whole.
     """
     if 0 in shape:
         return
     cut = 0
-    while cut < len(shape) - 1 and math.prod(shape[cut + 1 :]) > PIECE_ELEMENTS:
+    while cut < len(shape) - 1 and math.prod(shape[cut + 1 :]) > elements:
         cut += 1
     whole = tuple(slice(0, size) for size in shape[cut + 1 :])
     if not shape:
         yield ()
         return
-    step = max(1, PIECE_ELEMENTS // math.prod(shape[cut + 1 :]))
+    step = max(1, elements // math.prod(shape[cut + 1 :]))
     for single in itertools.product(*(range(size) for size in shape[:cut])):
         for start in range(0, shape[cut], step):
             stop = min(start + step, shape[cut])
@@ -40,7 +55,7 @@ def same_bits(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """Whether two tensors have the same shape, dtype and bits; NaN equals the same NaN, and zero not minus zero."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return False
-    return all(torch.equal(_bits(ours[piece]), _bits(theirs[piece])) for piece in pieces(tuple(ours.shape)))
+    return all(torch.equal(_bits(ours[piece]), _bits(theirs[piece])) for piece in pieces_of(ours))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

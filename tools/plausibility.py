@@ -6,7 +6,7 @@ from tasks.spec import Target
 from tools.measurement import Excess, Samples
 from tools.results import CardState
 from tools.session import Session
-from tools.statistics import median_ns
+from tools.statistics import median_ns, ratio_interval
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
@@ -25,6 +25,14 @@ machine's doing: the judge's clock counts, and nobody is accused."""
 HOST_REFUSED_SHARE, HOST_REFUSED_NS = 0.5, 10_000_000.0
 """On a host nobody is accused for less than this share of the time and this much: schedulers wake processes late by
 ticks of 1 to 10 ms. The judge's clock counts there long before, so a smaller lie gains nothing."""
+NARROW_SHARE = 0.01
+"""An interval whose ends are no further apart than this is not worth more calls: on a GPU, what differs from worker to
+worker widens it by twice as much (`tools.measurement.PLACEMENT_SHARE` at each end)."""
+NARROW_BLOCKS = 12
+"""Fewer blocks a side say too little about how much blocks differ."""
+NARROW_RESAMPLES = 1000
+HOPELESS_SPEEDUP, HOPELESS_SHARE = 0.5, 0.1
+"""A candidate that is slower than this is not worth knowing better than to this share."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
@@ -73,6 +81,20 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
 def clocks_disagree(target: Target, samples: Samples) -> bool:
     """Whether the judge's clock would count, or accuse somebody."""
     return slower_clock_ns(target, samples) != median_ns(samples.candidate)
+
+
+def narrow(target: Target, samples: Samples) -> bool:
+    """Whether more calls would tell nothing more: the ratio is known well, and noise hides nothing of the two clocks'
+    disagreement that is not allowed anyway."""
+    if min(map(min, samples.candidate)) <= 0:
+        # No ratio can be had with times that no honest clock gives.
+        return False
+    interval = ratio_interval(samples.baseline, samples.candidate, NARROW_RESAMPLES)
+    if interval.high < HOPELESS_SPEEDUP:
+        return interval.high <= (1.0 + HOPELESS_SHARE) * interval.low
+    free = max(ALLOWED_SHARE * median_ns(samples.candidate), ALLOWED_NS[target])
+    known = interval.high <= (1.0 + NARROW_SHARE) * interval.low and len(samples.candidate) >= NARROW_BLOCKS
+    return known and COUNTED_NOISE * samples.excess.noise_ns <= free
 
 
 def slower_clock_ns(target: Target, samples: Samples) -> float:

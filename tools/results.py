@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from tasks.record import Record
 from tasks.spec import Precision, Target
@@ -265,6 +265,14 @@ class Refused(Record):
     message: str
 
 
+class Foreign(Record):
+    """What a tool of somebody else's answered, in an imported transcript: a text, never a verdict of ours."""
+
+    status: Literal["foreign"] = "foreign"
+    raw: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the file says of the result beside its text."""
+
+
 ToolResult = Annotated[
     Built
     | Verified
@@ -276,7 +284,8 @@ ToolResult = Annotated[
     | GuideRead
     | Compared
     | Fault
-    | Refused,
+    | Refused
+    | Foreign,
     Field(discriminator="status"),
 ]
 

@@ -17,7 +17,7 @@ def median_ns(blocks: Blocks) -> float:
     return float(np.median(np.concatenate([np.asarray(block) for block in blocks])))
 
 
-def ratio_interval(numerator: Blocks, denominator: Blocks) -> Interval:
+def ratio_interval(numerator: Blocks, denominator: Blocks, resamples: int = RESAMPLES) -> Interval:
     """A percentile bootstrap interval for the ratio of medians.
 
     Blocks are resampled whole and in pairs (the first of each side together, and so on), because samples of one block
@@ -29,7 +29,7 @@ def ratio_interval(numerator: Blocks, denominator: Blocks) -> Interval:
     if len(numerator) != len(denominator):
         raise ValueError(f"{len(numerator)} and {len(denominator)} blocks cannot be paired")
     random = np.random.default_rng(_SEED)
-    chosen = random.integers(0, len(numerator), (RESAMPLES, len(numerator)))
+    chosen = random.integers(0, len(numerator), (resamples, len(numerator)))
     ratios = _resampled_medians(numerator, chosen, random) / _resampled_medians(denominator, chosen, random)
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile(ratios, [tail, 1.0 - tail])

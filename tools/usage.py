@@ -22,6 +22,8 @@ _BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
 _GROUP, _RESIDENT = 2, 21
 """Places in /proc/PID/stat after the name in brackets (proc(5) counts from 1: fields 5 and 24)."""
+_STAT_BYTES = 4096
+"""More than /proc/PID/stat has."""
 FOLDER_LIMIT_BYTES = 512 << 20
 _OUT_OF_REACH_BYTES = 1 << 60
 PROCESS_LIMIT = 256
@@ -110,13 +112,22 @@ def usage(group: int, folder: Path, budget: Budget, ignored: FileIdentity | None
 
 def _members(group: int) -> Iterator[tuple[int, int]]:
     """Process number and resident pages of each process in a group."""
-    for process in Path("/proc").glob("[0-9]*"):
+    # Plain calls: pathlib takes five times as long, and machines with many processors have hundreds of processes.
+    with os.scandir("/proc") as processes:
+        numbers = [entry.name for entry in processes if entry.name.isdecimal()]
+    for number in numbers:
         try:
-            fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+            descriptor = os.open(f"/proc/{number}/stat", os.O_RDONLY)
         except OSError:
             continue
+        try:
+            fields = os.read(descriptor, _STAT_BYTES).rpartition(b")")[2].split()
+        except OSError:
+            continue
+        finally:
+            os.close(descriptor)
         if int(fields[_GROUP]) == group:
-            yield int(process.name), int(fields[_RESIDENT])
+            yield int(number), int(fields[_RESIDENT])
 
 
 def _proportional_bytes(pid: int, otherwise: int) -> int:

@@ -3,10 +3,13 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
+from agent import served
 from agent.model import Message, Patience, Retry, SystemMessage, UserMessage
 from agent.served import ServedModel
 from runs.apis import Api
@@ -26,6 +29,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     drops: bool = False
     """Announces more than it sends, and closes the connection."""
+    silent: threading.Event | None = None
+    """Not answered before this is set."""
 
 
 class ModelServer:
@@ -47,6 +52,9 @@ class ModelServer:
                 server.paths.append(self.path)
                 server.keys.append(self.headers["authorization"])
                 answer = server.script.pop(0) if self.path in PATHS.values() else Answer({}, 404)
+                if answer.silent is not None:
+                    answer.silent.wait()
+                    return
                 text = (answer.body if isinstance(answer.body, str) else json.dumps(answer.body)).encode()
                 headers = {"content-type": "application/json", **answer.headers}
                 self.send_response(answer.status)
@@ -71,6 +79,15 @@ class ModelServer:
 
     def client(self, **options: object) -> ServedModel:
         return ServedModel("local", "secret", self.url, ModelOptions.model_validate(options))
+
+
+@pytest.fixture
+def running_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """A scripted server; clients wait next to nothing unless it asks them to. Tests name it by an assignment."""
+    monkeypatch.setattr(served, "_BACKOFF", lambda _: 0.01)
+    made = ModelServer()
+    yield made
+    made.close()
 
 
 def patience(seconds: float | None = None, stopping: threading.Event | None = None) -> tuple[Patience, list[Retry]]:

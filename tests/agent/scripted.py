@@ -139,6 +139,8 @@ class ScriptedTools:
             parsed = json.loads(arguments)
         except ValueError:
             return self._refused("the arguments are not JSON")
+        if not isinstance(parsed, dict):
+            return self._refused("the arguments are no object")
         if name == "compile_kernel":
             candidate = Candidate(parsed["kernel_code"])
             self._texts[candidate.id] = candidate.text

@@ -1,11 +1,24 @@
 """Tests of how requests correct themselves: what a server refuses by name is avoided from then on."""
 
 import pytest
-from model_server import MESSAGES, Answer, ModelServer, chunk, completion, error, patience, response, said, stream
+from model_server import (
+    MESSAGES,
+    Answer,
+    ModelServer,
+    chunk,
+    completion,
+    error,
+    patience,
+    response,
+    running_server,
+    said,
+    stream,
+)
 
 from tasks.errors import ModelServerError
 
 pytestmark = pytest.mark.server
+server = running_server
 
 SCHEMA = {"type": "object", "properties": {"kernel_code": {"type": "string"}}, "required": ["kernel_code"]}
 TOOLS = [{"type": "function", "function": {"name": "compile_kernel", "parameters": SCHEMA}}]

@@ -98,7 +98,8 @@ def test_model_was_told_what_the_transcript_says(tmp_path: Path, monkeypatch: py
     (run,) = list_runs(tmp_path)
     first = json.loads(run.transcript("rollout-1").read_text().splitlines()[0])
     assert "The time to beat is 7500 us" in first["system_prompt"]
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["compile_kernel", "submit"]
+    names = [tool["function"]["name"] for tool in first["tools"]]
+    assert names == ["compile_kernel", "submit", "read_guide", "diff_best"]
 
 
 def test_options_of_the_model_reach_its_choice_and_only_those_given(

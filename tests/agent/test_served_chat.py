@@ -4,7 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from model_server import MESSAGES, Answer, ModelServer, calls_of, chunk, completion, error, patience, stream
+from model_server import (
+    MESSAGES,
+    Answer,
+    ModelServer,
+    calls_of,
+    chunk,
+    completion,
+    error,
+    patience,
+    running_server,
+    stream,
+)
 from scripted import ScriptedTools, compile_call
 from scripted import briefing as sample_briefing
 
@@ -18,6 +29,7 @@ from tasks.errors import ModelServerError
 from tasks.spec import Target
 
 pytestmark = pytest.mark.server
+server = running_server
 
 SCHEMA = {"type": "object", "properties": {"kernel_code": {"type": "string"}}, "required": ["kernel_code"]}
 FUNCTION = {"name": "compile_kernel", "parameters": SCHEMA}
@@ -180,6 +192,19 @@ def test_output_items_of_the_other_interface_are_not_sent(server: ModelServer) -
     assert last_message(server) == {"role": "assistant", "content": "a"}
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_halves_of_characters_are_joined_or_replaced(server: ModelServer, streaming: bool) -> None:
+    """A stream may cut an emoji in two, which neither a request nor a transcript can hold."""
+    whole = completion({"content": "\ud83d\ude80 \ud83d"}, x_odd="\ude80")
+    halves = stream(chunk(content="\ud83d"), chunk(content="\ude80 "), chunk("stop", content="\ud83d"))
+    server.script = [halves if streaming else whole]
+    history: tuple[Message, ...] = (*MESSAGES, AssistantMessage(text="a \udc80 b"))
+    reply = server.client(stream=streaming).query(history, [], patience()[0])
+    assert reply.text == "🚀 \ufffd"
+    assert last_message(server) == {"role": "assistant", "content": "a \ufffd b"}
+    assert reply.model_validate_json(reply.model_dump_json()) == reply
+
+
 @pytest.mark.parametrize("said", ["max_tokens", "MAX_TOKENS", "model_length", "length"])
 def test_every_word_for_cut_off_becomes_length(server: ModelServer, said: str) -> None:
     server.script = [completion({"content": "import tor"}, said)]
@@ -213,60 +238,6 @@ def test_options_are_sent_under_their_names(server: ModelServer) -> None:
         "parallel_tool_calls": False,
         "tools": [{"type": "function", "function": strict}, LOOSE_TOOL],
     }
-
-
-def test_stream_becomes_the_reply_that_would_have_come_whole(server: ModelServer) -> None:
-    pieces = [{"index": 0, "id": "a", "type": "function", "function": {"name": "compile_kernel", "arguments": ""}}]
-    more = [{"index": 0, "function": {"arguments": part}} for part in ('{"kernel_code"', ': "code"}')]
-    second = [{"index": 1, "id": "b", "function": {"name": "submit", "arguments": "{}"}}]
-    server.script = [
-        stream(
-            ": keep-alive\n\n",
-            chunk(role="assistant", content=""),
-            chunk(reasoning_content="Taps "),
-            chunk(reasoning_content="first."),
-            chunk(content="Try"),
-            chunk(content="ing."),
-            chunk(tool_calls=pieces),
-            *(chunk(tool_calls=[piece]) for piece in more),
-            chunk(tool_calls=second),
-            chunk("tool_calls"),
-            {**chunk(usage={"prompt_tokens": 50, "completion_tokens": 30}), "x_provider": {"seed": 3}},
-        )
-    ]
-    reply = server.client(stream=True).query(MESSAGES, [], patience()[0])
-    assert (reply.text, reply.reasoning, reply.finish_reason) == ("Trying.", "Taps first.", "tool_calls")
-    assert reply.tool_calls == (compile_call("code", "a"), ToolCall(id="b", name="submit", arguments="{}"))
-    assert reply.usage == Usage(input_tokens=50, output_tokens=30)
-    assert reply.reasoning_fields == {"reasoning_content": "Taps first."}
-    assert (reply.raw["id"], reply.raw["object"], reply.raw["x_provider"]) == (
-        "chatcmpl-1",
-        "chat.completion",
-        {"seed": 3},
-    )
-    assert (server.requests[0]["stream"], server.requests[0]["stream_options"]) == (True, {"include_usage": True})
-
-
-def test_streamed_calls_that_a_server_counts_wrongly_stay_apart(server: ModelServer) -> None:
-    calls = [compile_call("first", "a"), compile_call("second", "b")]
-    whole = [{"index": 0, **call} for call in calls_of(*calls)["tool_calls"]]
-    server.script = [stream(*(chunk(tool_calls=[call]) for call in whole), chunk("tool_calls"))]
-    assert server.client(stream=True).query(MESSAGES, [], patience()[0]).tool_calls == tuple(calls)
-
-
-def test_streamed_reasoning_details_are_joined_by_kind_and_index(server: ModelServer) -> None:
-    def detail(**more: object) -> dict[str, object]:
-        return chunk(reasoning_details=[{"type": "reasoning.text", "index": 0, **more}])
-
-    sealed = {"type": "reasoning.encrypted", "index": 1, "data": "xyz"}
-    last = chunk(reasoning_details=[sealed])
-    server.script = [
-        stream(detail(text="Taps "), detail(text="first.", signature="s"), last, chunk("stop", content="x"))
-    ]
-    reply = server.client(stream=True).query(MESSAGES, [], patience()[0])
-    first = {"type": "reasoning.text", "index": 0, "text": "Taps first.", "signature": "s"}
-    assert reply.reasoning_fields == {"reasoning_details": [first, sealed]}
-    assert reply.reasoning == "Taps first."
 
 
 def test_rollout_against_a_server_with_a_fault_and_broken_arguments(server: ModelServer, tmp_path: Path) -> None:

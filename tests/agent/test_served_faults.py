@@ -9,13 +9,12 @@ from model_server import (
     MESSAGES,
     Answer,
     ModelServer,
-    chunk,
     completion,
     error,
     patience,
     response,
+    running_server,
     said,
-    stream,
 )
 
 from agent import served
@@ -33,6 +32,7 @@ from runs.config import ModelOptions
 from tasks.errors import ModelServerError
 
 pytestmark = pytest.mark.server
+server = running_server
 
 GOOD = {"chat": completion({"content": "x"}), "responses": response(said("x"))}
 both = pytest.mark.parametrize("api", list(GOOD))
@@ -251,56 +251,18 @@ def test_error_of_one_choice_is_an_error(server: ModelServer) -> None:
     assert len(retries) == 1
 
 
-CHUNKS = [chunk(role="assistant"), chunk(content="Half of ")]
-WHOLE = stream(chunk(content="x"), chunk("stop"))
-EVENTS: list[object] = [
-    {"type": "response.created", "response": {}},
-    {"type": "response.output_text.delta", "delta": "Half"},
-]
-FINISHED = stream({"type": "response.completed", "response": response(said("x")).body})
-
-
-@pytest.mark.parametrize(
-    ("api", "broken", "whole"),
-    [
-        # The connection is dropped; the SDK alone would neither retry nor, in older versions, wrap this.
-        ("chat", stream(*CHUNKS, drops=True, done=False), WHOLE),
-        ("responses", stream(*EVENTS, drops=True, done=False), FINISHED),
-        # The stream ends in good order, but the reply does not.
-        ("chat", stream(*CHUNKS), WHOLE),
-        ("responses", stream(*EVENTS), FINISHED),
-        ("chat", stream(), WHOLE),
-        # The server says that it failed, in one of the forms for that.
-        ("chat", stream(*CHUNKS, {"error": {"message": "worker died", "code": 500}}), WHOLE),
-        ("chat", stream(*CHUNKS, {"error": "worker died"}), WHOLE),
-        ("responses", stream(*EVENTS, {"type": "error", "code": "server_error", "message": "worker died"}), FINISHED),
-        ("responses", stream(*EVENTS, {"error": {"message": "worker died"}}), FINISHED),
-        # Half a line.
-        ("chat", stream(*CHUNKS, 'data: {"choices": [\n\n'), WHOLE),
-    ],
-)
-def test_stream_that_breaks_off_is_a_retry(server: ModelServer, api: str, broken: Answer, whole: Answer) -> None:
-    server.script = [broken, whole]
-    waiting, retries = patience()
-    assert server.client(api=api, stream=True).query(MESSAGES, [], waiting).text == "x"
-    assert len(retries) == 1
-
-
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [
-        ({"message": "You are out of credit", "code": "insufficient_quota"}, QuotaError),
-        ({"message": "This model's maximum context length is 4096", "code": 400}, ContextOverflowError),
-        ({"message": "bad tool", "type": "invalid_request_error"}, ModelServerError),
-    ],
-)
-def test_stream_that_ends_in_an_error_that_does_not_pass(
-    server: ModelServer, fault: dict[str, object], expected: type[Exception]
+@both
+@pytest.mark.parametrize("streaming", [False, True])
+def test_server_that_says_nothing_is_given_up_and_the_way_out_told(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: str, streaming: bool
 ) -> None:
-    server.script = [stream(*CHUNKS, {"error": fault})]
-    with pytest.raises(expected):
-        server.client(stream=True).query(MESSAGES, [], patience()[0])
-    assert len(server.requests) == 1
+    monkeypatch.setattr(served, "REQUEST_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(served, "MOST_ATTEMPTS", 1)
+    over = threading.Event()
+    server.script = [Answer({}, silent=over)]
+    with pytest.raises(ModelServerError, match="--stream"):
+        server.client(api=api, stream=streaming).query(MESSAGES, [], patience()[0])
+    over.set()
 
 
 def test_answer_that_is_cut_by_the_connection_is_a_retry(server: ModelServer) -> None:

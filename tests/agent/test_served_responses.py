@@ -3,7 +3,19 @@
 import json
 
 import pytest
-from model_server import MESSAGES, Answer, ModelServer, called, error, patience, reasoned, response, said, stream
+from model_server import (
+    MESSAGES,
+    Answer,
+    ModelServer,
+    called,
+    error,
+    patience,
+    reasoned,
+    response,
+    running_server,
+    said,
+    stream,
+)
 from scripted import compile_call
 
 from agent.model import (
@@ -20,6 +32,7 @@ from runs.events import ToolCall, Usage
 from tasks.errors import ModelServerError
 
 pytestmark = pytest.mark.server
+server = running_server
 
 CALL = compile_call("code", "a")
 SEALED = reasoned(summary=[{"type": "summary_text", "text": "Taps first."}], encrypted_content="gAAA")

@@ -113,7 +113,8 @@ def test_rollout_against_a_real_server(real: RealServer, tmp_path: Path, api: st
     replies = [event for event in events if isinstance(event, ModelReplied)]
     results = [event for event in events if isinstance(event, ToolReturned)]
     assert [reply.reasoning for reply in replies] == [serve_tiny_model.THOUGHT] * 2
-    assert replies[1].usage.input_tokens > replies[0].usage.input_tokens
+    first, second = (reply.usage for reply in replies)
+    assert first is not None and second is not None and second.input_tokens > first.input_tokens
     assert [result.reply.text for result in results] == ["built", "built"]
     assert not any(isinstance(event, Retried) for event in events)
 

@@ -97,9 +97,12 @@ def test_scores_of_one_model_on_one_task(tmp_path: Path) -> None:
     ("reason", "verdict"),
     [
         *((reason, Verdict.NO_RESULT) for reason in (EndReason.TOKEN_LIMIT, EndReason.TIME_LIMIT)),
+        *((reason, Verdict.NO_RESULT) for reason in (EndReason.GPU_LIMIT, EndReason.STUCK)),
         *((reason, Verdict.NO_RESULT) for reason in (EndReason.MODEL_STOPPED, EndReason.CONTEXT_OVERFLOW)),
         *((reason, Verdict.HARNESS_ERROR) for reason in (EndReason.TOOL_FAULT, EndReason.INTERNAL_ERROR)),
         *((reason, Verdict.UNAVAILABLE) for reason in (EndReason.INTERRUPTED, None)),
+        *((reason, Verdict.UNAVAILABLE) for reason in (EndReason.STORAGE_FAULT, EndReason.QUOTA_EXHAUSTED)),
+        *((reason, Verdict.UNAVAILABLE) for reason in (EndReason.MODEL_SERVER_ERROR, EndReason.RECORDING_EXHAUSTED)),
     ],
 )
 def test_who_submitted_nothing_is_wrong_unless_it_had_no_chance(

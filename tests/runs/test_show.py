@@ -36,6 +36,7 @@ def test_summary_has_a_row_for_each_call() -> None:
 
 def test_summary_counts_from_the_replies() -> None:
     summary = summarize(events())
+    assert summary.spent is not None
     assert (summary.spent.turns, summary.spent.input_tokens, summary.spent.output_tokens) == (2, 200, 40)
     assert summary.spent.dollars is None
     assert summary.spent.seconds == 30.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sample_transcripts import GOOD, config, events, syntax_error, write_run
 
-from runs.config import RunConfig
-from runs.events import EVENT, Ended, EndReason, ToolReturned
+from runs.config import Limits, RunConfig, Spending
+from runs.events import EVENT, Ended, EndReason, Resumed, ToolReturned
 from runs.log import TranscriptLog
 from runs.reading import read_transcript
 from runs.store import check_writable, create_run
@@ -42,6 +42,63 @@ def test_last_line_lost_to_a_power_failure_is_left_out(tmp_path: Path) -> None:
     path = write_run(tmp_path).transcript("rollout-1")
     path.write_bytes(path.read_bytes() + b"\0\0\0\0\n")
     assert len(read_transcript(path)) == len(events())
+
+
+def gone_on(path: Path, after: int) -> Resumed:
+    """Goes on with a transcript that holds so many whole events."""
+    history = read_transcript(path)
+    assert len(history) == after
+    with TranscriptLog(path, history) as log:
+        return log.append(Resumed(turn=1, spent=Spending(), limits=Limits(), gap_s=2.0))
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"sequence":3,"tu', b"\0\0\0\0", b"\0\0\n", b"stale bytes of a disk", b'{"torn"\n{"sequence":3']
+)
+def test_torn_tail_stays_where_it_is_and_is_left_out_once_the_transcript_goes_on(tmp_path: Path, tail: bytes) -> None:
+    path = write_run(tmp_path).transcript("rollout-1")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]) + tail)
+    again = gone_on(path, 3)
+    assert again.sequence == 3
+    assert path.read_bytes().startswith(b"".join(lines[:3]) + tail)
+    read = read_transcript(path)
+    assert [event.sequence for event in read] == [0, 1, 2, 3]
+    assert read[-1] == again
+
+
+def test_whole_last_line_without_its_end_stays_an_event(tmp_path: Path) -> None:
+    path = write_run(tmp_path).transcript("rollout-1")
+    path.write_bytes(path.read_bytes()[:-1])
+    gone_on(path, len(events()))
+    assert len(read_transcript(path)) == len(events()) + 1
+
+
+def test_torn_line_that_is_not_gone_on_from_is_damage(tmp_path: Path) -> None:
+    path = write_run(tmp_path).transcript("rollout-1")
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]) + b'{"sequence":3\n' + lines[3])
+    with pytest.raises(RunFormatError, match="Line 4 of"):
+        read_transcript(path)
+
+
+def test_transcript_without_one_whole_event_may_begin_anew(tmp_path: Path) -> None:
+    """Its process was killed while it wrote the first event."""
+    path = tmp_path / "rollout-1" / "transcript.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(b'{"sequence":0,"turn":0,"ti')
+    with TranscriptLog(path) as log:
+        log.append(events()[0])
+    assert [event.event for event in read_transcript(path)] == ["rollout_started"]
+
+
+def test_transcript_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "rollout-1" / "transcript.jsonl"
+    with TranscriptLog(path) as log:
+        log.append(events()[0])
+        with pytest.raises(UsageError, match="Another process is writing"):
+            TranscriptLog(path, read_transcript(path))
+    gone_on(path, 1)
 
 
 def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path: Path) -> None:

@@ -10,10 +10,28 @@ from pathlib import Path
 from tasks.loader import Task, find_task
 from tasks.record import Record
 from tasks.spec import Precision, Target
+from tools.briefing import Briefing, Machine
 from tools.candidate import Candidate
+from tools.disassembly_results import Disassembled
 from tools.jobs import Job, JobTask
 from tools.lease import lease
-from tools.results import BuildResult, Built, Evaluation, Fault, Verified
+from tools.profile_results import Profiled
+from tools.results import (
+    BenchmarkResult,
+    BuildResult,
+    Built,
+    DisassemblyResult,
+    Evaluation,
+    Fault,
+    Interval,
+    ProfileResult,
+    SanitizeResult,
+    Stage,
+    Timed,
+    Verified,
+    VerifyResult,
+)
+from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict
 
 JUDGE = "pool_stand_ins:StandInJudge"
@@ -44,6 +62,30 @@ class Script(Record):
     def job(self, task: str = "causal_conv") -> Job:
         """A job with this script as its candidate."""
         return Job(task=JobTask.of(find_task(task)), target=Target.CPU, text=self.model_dump_json())
+
+
+BRIEFING = Briefing(
+    task="causal_conv",
+    title="As told by a stand-in",
+    mode="eval",
+    target=Target.CPU,
+    precision=Precision.FP32,
+    source="class Model: ...",
+    sizes={"N": 1},
+    input_shapes={"x": (1,)},
+    parameters={},
+    notes="",
+    machine=Machine(
+        device="None", cores=1, cache_bytes=0, peak_bytes_per_s=None, peak_flops_per_s=None, torch="", python=""
+    ),
+    flop_count=1,
+    byte_count=1,
+    floor_ns=None,
+    baselines=(),
+)
+"""What a model is told before it starts."""
+NO_BRIEFING = "STAND_IN_WITHOUT_BRIEFING"
+"""An environment variable: where it is set, briefing ends the process."""
 
 
 def _carry_out(orders: Orders, progress: Callable[[str], None]) -> Verdict:
@@ -103,8 +145,10 @@ class StandInJudge:
         assert not strict
         assert build is not None
         started = time.monotonic()
-        verdict = _carry_out(Script.model_validate(json.loads(candidate.text)).evaluate, self._progress)
+        orders = Script.model_validate(json.loads(candidate.text)).evaluate
+        verdict = _carry_out(orders, self._progress)
         seconds = time.monotonic() - started
+        self.leased_s += seconds if orders.device else 0.0
         verify: Verified | Fault
         if verdict is Verdict.CORRECT:
             verify = Verified(
@@ -113,6 +157,67 @@ class StandInJudge:
         else:
             verify = Fault(stage="verify", verdict=verdict, message="as ordered", candidate=candidate.id)
         return Evaluation(candidate=candidate.id, task=self._task.name, target=self._target, build=build, verify=verify)
+
+    def briefing(self) -> Briefing:
+        """Always the same."""
+        assert NO_BRIEFING not in os.environ
+        return BRIEFING
+
+    def verify(self, candidate: Candidate) -> VerifyResult:
+        """Carry out the orders for evaluating."""
+        return self._ordered(candidate, "verify") or Verified(
+            candidate=candidate.id, precision=Precision.FP32, checks=(), sandbox=self._sandbox, seconds=0.0
+        )
+
+    def benchmark(self, candidate: Candidate) -> BenchmarkResult:
+        """Carry out the orders for evaluating."""
+        return self._ordered(candidate, "benchmark") or Timed(
+            candidate=candidate.id,
+            median_ns=1.0,
+            baseline="eager",
+            baseline_ns=1.0,
+            speedup=1.0,
+            speedup_interval=Interval(low=1.0, high=1.0),
+            baselines=(),
+            floor_ns=None,
+            prepare_ns=0,
+            wall_median_ns=1.0,
+            candidate_samples_ns=(),
+            baseline_samples_ns=(),
+            sandbox=self._sandbox,
+            seconds=0.0,
+        )
+
+    def profile(self, candidate: Candidate) -> ProfileResult:
+        """Carry out the orders for evaluating."""
+        return self._ordered(candidate, "profile") or Profiled(
+            candidate=candidate.id,
+            shape="N=1",
+            calls=1,
+            call_ns=1.0,
+            byte_count=1,
+            flop_count=1,
+            peak_bytes_per_s=None,
+            peak_flops_per_s=None,
+            floor_ns=None,
+        )
+
+    def sanitize(self, candidate: Candidate) -> SanitizeResult:
+        """Carry out the orders for evaluating."""
+        return self._ordered(candidate, "sanitizer") or Sanitized(candidate=candidate.id, runs=(), seconds=0.0)
+
+    def disassemble(self, candidate: Candidate, function: str | None) -> DisassemblyResult:
+        """Tells which function it was asked for; a builder does it."""
+        return Disassembled(candidate=candidate.id, function=function or "")
+
+    def _ordered(self, candidate: Candidate, stage: Stage) -> Fault | None:
+        began = time.monotonic()
+        orders = Script.model_validate(json.loads(candidate.text)).evaluate
+        verdict = _carry_out(orders, self._progress)
+        self.leased_s += time.monotonic() - began if orders.device else 0.0
+        if verdict is Verdict.CORRECT:
+            return None
+        return Fault(stage=stage, verdict=verdict, message="as ordered", candidate=candidate.id)
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -7,7 +7,6 @@ from shipped_candidates import CPU, CUDA
 
 from tasks.loader import find_task
 from tasks.spec import Target
-from tools import disassembly
 from tools.candidate import Candidate
 from tools.describe import describe
 from tools.disassembly import LISTED
@@ -82,13 +81,15 @@ def test_a_name_that_no_kernel_has_is_answered_with_those_there_are(cuda: Judge)
 
 @pytest.mark.parametrize(
     ("target", "finder", "said"),
-    [(Target.CPU, "which", "objdump is not installed"), (Target.CUDA, "find_cuobjdump", "cuobjdump is not installed")],
+    [
+        (Target.CPU, "shutil.which", "objdump is not installed"),
+        (Target.CUDA, "tools.disassembly.find_cuobjdump", "cuobjdump is not installed"),
+    ],
 )
 def test_a_missing_program_is_said_and_nothing_is_built(
     monkeypatch: pytest.MonkeyPatch, target: Target, finder: str, said: str
 ) -> None:
-    place = disassembly.shutil if finder == "which" else disassembly
-    monkeypatch.setattr(place, finder, lambda *_: None)
+    monkeypatch.setattr(finder, lambda *_: None)
     with Judge(find_task("causal_conv"), target) as judge:
         result = judge.disassemble(Candidate("this is no Python"))
     assert isinstance(result, Disassembled)

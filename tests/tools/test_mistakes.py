@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from judging import CONVOLUTION, LONG_INPUTS, NORMALISED, candidate_of, task_of
+from shipped_candidates import CPU
 
+from tasks.loader import find_task
 from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.describe import describe
@@ -63,7 +65,6 @@ def with_weight(weight: str) -> str:
             "y = self.conv(x)\nif y.shape[-1] == 1:\n    y = y + 1.0\nreturn y",
             "something about this shape, for on ",
         ),
-        ("return self.conv(x.half().float()).half().float()", "of the size that TF32 or fp16 operands make"),
     ],
 )
 def test_the_mistake_is_named(convolution: Judge, instead: str, phrase: str) -> None:
@@ -102,3 +103,21 @@ def test_the_model_is_told(convolution: Judge) -> None:
     wrong = candidate_of(CONVOLUTION, (FORWARD, with_weight("self.conv.weight.flip(-1)")))
     lines = describe(convolution.verify(wrong)).splitlines()
     assert lines[1].startswith("likely: the output is that of a kernel that takes the taps of conv.weight in reverse")
+
+
+@pytest.mark.parametrize(
+    ("file", "phrase"),
+    [
+        # A seed transcript's mistake: tap 0 read as the present, and the future instead of the past.
+        (
+            "causal_wrong_tap_order.py",
+            "takes the taps of conv.weight in reverse order, and comes 3 early along the length",
+        ),
+        ("groupnorm_no_affine.py", "takes norm.weight as 1 and norm.bias as 0"),
+        ("prenorm_train_frozen_statistics.py", "bn.running_mean is as it was before the call"),
+    ],
+)
+def test_the_mistakes_of_the_shipped_candidates_are_named(file: str, phrase: str) -> None:
+    (row,) = (row for row in CPU if row.file == file)
+    with Judge(find_task(row.task), Target.CPU) as judge:
+        assert phrase in likely(judge, row.candidate)

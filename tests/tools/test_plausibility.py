@@ -127,7 +127,7 @@ def test_a_late_wake_up_on_the_host_is_measured_again_and_a_lie_stays(
     """One measurement of five had answers that came a scheduler's tick late; an honest kernel was called a liar."""
     taken: list[Samples] = []
 
-    def interleave(_candidate: Timer, _baseline: Timer) -> Samples:
+    def interleave(_candidate: Timer, _baseline: Timer, _enough: object) -> Samples:
         return taken.pop(0)
 
     monkeypatch.setattr(measurement, "interleave", interleave)

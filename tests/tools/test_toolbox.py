@@ -100,10 +100,11 @@ def test_an_id_may_be_shortened_but_not_ambiguous(toolbox: Toolbox) -> None:
 def test_one_candidate_from_compiling_to_submission(toolbox: Toolbox) -> None:
     replies = [
         compiled(toolbox, CANDIDATE.text),
-        *(toolbox.call(name, "") for name in ("verify", "benchmark", "submit")),
+        *(toolbox.call(name, "") for name in ("verify", "benchmark", "profile", "sanitize", "disassemble", "submit")),
     ]
-    assert [reply.result.status for reply in replies] == ["built", "verified", "timed", "evaluated"]
-    assert [reply.ends_rollout for reply in replies] == [False, False, False, True]
+    statuses = ["built", "verified", "timed", "profiled", "sanitized", "disassembled", "evaluated"]
+    assert [reply.result.status for reply in replies] == statuses
+    assert [reply.ends_rollout for reply in replies] == [False] * 6 + [True]
     for reply in replies:
         assert reply.candidate == CANDIDATE.id
         assert ToolReply.model_validate_json(reply.model_dump_json()) == reply

@@ -1,0 +1,1 @@
+"""Writes recorded runs in the forms that other programs read."""

@@ -1,0 +1,1 @@
+"""Reads what other agents recorded as runs of ours."""
