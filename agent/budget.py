@@ -182,10 +182,13 @@ class Budget:
 
     def reserve(self, expected: Usage) -> None:
         """Raise EndRollout if a limit is reached, else set one reply aside; `charge` or `release` must follow."""
-        self._own.check()
-        if self._run is not None:
-            self._run.reserve(expected)
         self._own.reserve(expected)
+        if self._run is not None:
+            try:
+                self._run.reserve(expected)
+            except EndRollout:
+                self._own.settle(expected, None)
+                raise
         self._expected = expected
 
     def charge(self, usage: Usage) -> float | None:

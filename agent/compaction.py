@@ -25,7 +25,8 @@ def after_overflow(state: RolloutState, text_of: Callable[[str], str]) -> Compac
     """
     window, turns = state.window, state.conversation.turns
     window.learn(round(OVERFLOW_SHARE * window.tokens(state.conversation.size_bytes)))
-    return _compacted(state, text_of, max(1, turns - 1)) if turns else None
+    made = _compacted(state, text_of, max(1, turns - 1)) if turns else None
+    return None if made is None else made.model_copy(update={"limit_tokens": window.limit_tokens})
 
 
 def before_overflow(state: RolloutState, text_of: Callable[[str], str]) -> Compacted | None:
@@ -49,7 +50,6 @@ def _compacted(state: RolloutState, text_of: Callable[[str], str], most: int) ->
         turns_kept=conversation.turns - removed,
         tokens_before=window.tokens(conversation.size_bytes),
         tokens_after=window.tokens(conversation.size_without(removed, note)),
-        limit_tokens=window.limit_tokens,
         note=note,
     )
 

@@ -10,9 +10,8 @@ from rich.status import Status
 from rich.text import Text
 
 from runs.events import Compacted, Ended, Event, ModelReplied, Resumed, Retried, RolloutStarted, ToolReturned
-from runs.origin import Origin
 from runs.summary import call_row
-from runs.terminal import call_line, printable, short
+from runs.terminal import call_line, printable, whence
 
 MOST_TEXT = 160
 """Characters of a reply that a progress line shows."""
@@ -83,24 +82,16 @@ class Progress:
                 pass
 
     def _started(self, event: RolloutStarted, name: str) -> None:
-        whence = _whence(event.origin)
+        started = "started" if event.origin is None else f"started: {whence(event.origin)}"
         if self._several:
-            self.say(f"{name}started{whence}")
+            self.say(name + started)
         else:
-            self._console.print(Rule(event.rollout + whence, align="left", characters="-"))
+            self._console.print(Rule(f"{event.rollout} {started}", align="left", characters="-"))
         self._now(f"{event.model} is thinking")
 
     def _now(self, what: str) -> None:
         """Show what a rollout waits for; of several at once no one says what all wait for."""
         self.waiting_for("several rollouts" if self._several else what)
-
-
-def _whence(origin: Origin | None) -> str:
-    """What a rollout started from, to follow its name."""
-    if origin is None or not origin.parents:
-        return ""
-    island = "" if origin.island is None else f" on island {origin.island}"
-    return f"{island} from {' and '.join(map(short, origin.parents))}"
 
 
 def _reply_line(event: ModelReplied) -> str:

@@ -1,5 +1,7 @@
 """What `resume` does: goes on with a run, unfinished rollouts first, then those that its strategy still wants."""
 
+from dataclasses import replace
+
 from agent.choice import Choice, choose, require_prices
 from agent.recorded import NAME as RECORDED
 from agent.running import roll_out
@@ -39,6 +41,9 @@ def resume_run(
     task = find_task(config.task_argument)
     require_sandbox(require, target)
     choice = choice_of(config, target, base_url, options)
+    if config.prices is not None:
+        # A run is counted at the prices that it began with.
+        choice = replace(choice, prices=config.prices)
     plan = Plan(
         task=task,
         task_argument=config.task_argument,

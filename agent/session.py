@@ -131,6 +131,7 @@ class Session:
 
         Unfinished ones of earlier processes come first.
         """
+        self.over = ""
         pasts = self._pasts.of(self._begun)
         start = None if self._unfinished else self._strategy.next_start(pasts)
         if start is None and not self._unfinished:

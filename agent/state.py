@@ -61,7 +61,8 @@ class RolloutState:
                 self.nudged = True
             case Submitted():
                 self.submitted = True
-            case Compacted():
+            case Compacted() if not event.copied:
+                # Of a copied one, another model may be meant.
                 self.window.learn(event.limit_tokens)
             case _:
                 pass

@@ -25,7 +25,7 @@ from agent.pasts import Pasts
 from agent.scheduling import one_by_one
 from agent.session import Plan, Session, create
 from agent.simulated.variant import all_variants, text_of, variants_in
-from agent.strategies.strategy import best_of
+from agent.strategies.strategy import right_ones
 from runs.config import Limits
 from runs.events import ToolReturned
 from runs.origin import StrategyConfig
@@ -43,7 +43,7 @@ from tools.subject import Limits as CandidateLimits
 from tools.toolbox import Toolbox
 
 PROBLEM = Path(__file__).parent / "small" / "causal.py"
-ROLLOUTS = {StrategyName.SINGLE: 1, StrategyName.BEST_OF: 4, StrategyName.REFINE: 4, StrategyName.EVOLVE: 10}
+ROLLOUTS = {StrategyName.SINGLE: 1, StrategyName.BEST_OF: 4, StrategyName.REFINE: 4, StrategyName.EVOLVE: 8}
 """Into how many rollouts each strategy divides the turns."""
 ROUNDS_S = 0.3
 """Of a measurement; the 2 s of usual runs would take most of the time, and the family differs by more than a little."""
@@ -96,7 +96,7 @@ def one_run(strategy: StrategyName, seed: int, turns: int, evaluator: Evaluator,
             target=Target.CPU,
             choice=choice,
             strategy=config,
-            limits=Limits(turns=turns // rollouts),
+            limits=Limits(turns=max(1, turns // rollouts)),
             budget=Limits(turns=turns),
             root=Path(folder),
             note="benchmarks/strategies.py",
@@ -107,15 +107,15 @@ def one_run(strategy: StrategyName, seed: int, turns: int, evaluator: Evaluator,
 
 
 def _result(run: RunDirectory, config: StrategyConfig, turns: int) -> Result:
-    best = best_of(Pasts(run).of(()))
+    best = next((attempt for _, attempt in right_ones(Pasts(run).of(()))), None)
     events = [event for name in run.rollouts() for event in run.events(name)]
     timed = [event for event in events if isinstance(event, ToolReturned) and isinstance(event.reply.result, Timed)]
     return Result(
         strategy=config.name,
         seed=config.seed,
         turns=turns,
-        best=None if best is None else variants_in(run.candidate_text(best[1].candidate))[0],
-        claimed_speedup=None if best is None else best[1].outcome.speedup,
+        best=None if best is None else variants_in(run.candidate_text(best.candidate))[0],
+        claimed_speedup=None if best is None else best.outcome.speedup,
         evaluations=len(timed),
     )
 
@@ -128,7 +128,7 @@ def _append(path: Path, record: Record) -> None:
 def main() -> None:
     """Carry out one of the commands above."""
     command, out = sys.argv[1], Path(sys.argv[2])
-    seeds, turns = (int(given) for given in (*sys.argv[3:], *("10", "20")[len(sys.argv) - 3 :]))
+    seeds, turns = (int(given) for given in (*sys.argv[3:], *("10", "16")[len(sys.argv) - 3 :]))
     out.mkdir(parents=True, exist_ok=True)
     if command == "family":
         measure_family(out)

@@ -213,7 +213,7 @@ class Compacted(Stamped):
     """Of the whole conversation, estimated; None in transcripts from before it was."""
     tokens_after: int | None = None
     limit_tokens: int | None = None
-    """What the model takes at most, as far as it was known then."""
+    """What the model is taken to take at most since its server refused the conversation; None where it did not."""
     note: str = ""
     """What stands in the removed turns' place: the best candidate, all attempts, the last profile."""
 

@@ -69,14 +69,16 @@ class TranscriptLog:
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
+            self._written += 1
+            # An interruption from here on leaves a whole line, which others may follow.
+            self._torn = self.failed = False
             os.fsync(self._file.fileno())
         except OSError as error:
+            self.failed = True
             raise StorageError(
                 f"The transcript {self.path} can no longer be written ({error.strerror}). It holds everything before "
                 f"event {stamped.sequence}. Make room, or make it writable again; then `kernelwright resume` goes on."
             ) from error
-        self._written += 1
-        self._torn = self.failed = False
         return stamped
 
     def _require(self, history: Sequence[Event]) -> None:

@@ -24,7 +24,7 @@ from runs.events import (
     ToolReturned,
 )
 from runs.summary import call_row, summarize
-from runs.terminal import call_line, printable, totals, turns_table
+from runs.terminal import call_line, printable, totals, turns_table, whence
 
 
 def render_rollout(console: Console, config: RunConfig, events: Sequence[Event]) -> None:
@@ -46,6 +46,8 @@ def render_event(console: Console, event: Event) -> None:
     """Print one event; what a budget event says stands in the totals."""
     match event:
         case RolloutStarted():
+            if event.origin is not None:
+                _text(console, f"started: {whence(event.origin)}", style="dim")
             if event.system_prompt:
                 _block(console, "system prompt", event.system_prompt, style="dim")
             if event.opening:

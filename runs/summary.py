@@ -62,6 +62,8 @@ class RolloutSummary(Record):
     rows: tuple[CallRow, ...]
     retries: int
     turns: int
+    copied_turns: int = 0
+    """How many of them a fork took over."""
     spent: Spending | None
     """None where an imported file does not say it of every turn."""
     best: CallRow | None
@@ -131,6 +133,7 @@ def summarize(events: Sequence[Event]) -> RolloutSummary:
         rows=rows,
         retries=sum(isinstance(event, Retried) for event in events),
         turns=sum(isinstance(event, ModelReplied) for event in events),
+        copied_turns=sum(isinstance(event, ModelReplied) and event.copied for event in events),
         spent=_spent(events),
         best=best_row(rows),
         submitted=None if submitted is None else outcome_of(submitted.evaluation),

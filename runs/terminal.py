@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runs.config import Spending
+from runs.origin import Origin
 from runs.summary import SHORT_ID, CallRow, Outcome, RolloutSummary, faulty
 
 PLAIN_WIDTH = 160
@@ -58,6 +59,13 @@ def short(candidate: str | None) -> str:
     return "" if candidate is None else candidate[:SHORT_ID]
 
 
+def whence(origin: Origin) -> str:
+    """What a rollout started from."""
+    island = "" if origin.island is None else f", island {origin.island}"
+    parents = " and ".join(map(short, origin.parents))
+    return f"{origin.strategy}{island}, " + (f"from {parents}" if parents else "afresh")
+
+
 def call_line(row: CallRow) -> Text:
     """One tool call as a line of progress."""
     figures = "  ".join(part for part in (duration(row.outcome.median_ns), speedup(row.outcome)) if part)
@@ -90,9 +98,10 @@ def turns_table(rows: Sequence[CallRow], title: str) -> Table:
 
 def totals(summary: RolloutSummary) -> Text:
     """The totals of a rollout, in two or three lines."""
+    copied = f" ({summary.copied_turns} copied)" if summary.copied_turns else ""
     lines = [
         f"ended: {summary.reason or 'not'} ({printable(summary.message)})",
-        f"{summary.turns} turns, {_spent(summary.spent)}, {summary.retries} retries",
+        f"{summary.turns} turns{copied}, {_spent(summary.spent)}, {summary.retries} retries",
     ]
     if summary.best is not None:
         best = summary.best

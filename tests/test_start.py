@@ -38,7 +38,22 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["tasks", "run", "show", "replay", "import", "export", "score", "scores", "attacks", "doctor", "cache"]
+    "command",
+    [
+        "tasks",
+        "run",
+        "resume",
+        "fork",
+        "show",
+        "replay",
+        "import",
+        "export",
+        "score",
+        "scores",
+        "attacks",
+        "doctor",
+        "cache",
+    ],
 )
 def test_help_needs_nothing_that_the_command_needs(command: str) -> None:
     assert imported_by(command, "--help").isdisjoint(HEAVY | MODEL_SIDE | RECORDS)

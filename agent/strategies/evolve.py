@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agent.ledger import Attempt
 from agent.strategies.approach import Approach, approach_of
-from agent.strategies.strategy import Past, Start, best_of, bound, lessons_of, parent_of
+from agent.strategies.strategy import Bred, Past, Start, lessons_of, parent_of, right_ones
 from runs.origin import Origin, StrategyConfig
 from runs.strategy_name import StrategyName
 
@@ -41,8 +41,7 @@ class Evolve:
             return None
         island = number % self._config.islands
         own = [past for past in rollouts if past.origin.island == island]
-        bred = [(past, attempt) for past in own for attempt in past.right]
-        elites = _elites([*bred, *self._migrants(rollouts, island, len(own))])
+        elites = _elites(self._population(rollouts, island, len(own)))
         if not elites:
             return Start(Origin(strategy=StrategyName.EVOLVE, island=island), lessons=lessons_of(own))
         parents = self._parents(elites, number)
@@ -59,19 +58,19 @@ class Evolve:
         other = max(others, key=lambda elite: elite.approach.distance(first.approach), default=None)
         return [first] if other is None else [first, other]
 
-    def _migrants(self, rollouts: Sequence[Past], island: int, started: int) -> list[tuple[Past, Attempt]]:
-        """The best candidate of the island before, where it is time and there is another island."""
+    def _population(self, rollouts: Sequence[Past], island: int, started: int) -> list[Bred]:
+        """An island's right candidates, and where it is time the best one of the island before; fastest first."""
+        right = right_ones(rollouts)
         before = (island - 1) % self._config.islands
-        if before == island or started % MIGRATION_EVERY != MIGRATION_EVERY - 1:
-            return []
-        best = best_of(past for past in rollouts if past.origin.island == before)
-        return [] if best is None else [best]
+        migrates = before != island and started % MIGRATION_EVERY == MIGRATION_EVERY - 1
+        migrant = next((bred for bred in right if bred[0].origin.island == before), None) if migrates else None
+        return [bred for bred in right if bred[0].origin.island == island or bred is migrant]
 
 
-def _elites(candidates: Sequence[tuple[Past, Attempt]]) -> list[_Elite]:
-    """The fastest candidate of each approach, fastest first."""
+def _elites(candidates: Sequence[Bred]) -> list[_Elite]:
+    """Of candidates that come fastest first, the first of each approach."""
     by_approach: dict[Approach, _Elite] = {}
-    for past, attempt in sorted(candidates, key=lambda pair: bound(pair[1]), reverse=True):
+    for past, attempt in candidates:
         approach = approach_of(past.text_of(attempt.candidate))
         by_approach.setdefault(approach, _Elite(past, attempt, approach))
     return list(by_approach.values())

@@ -6,7 +6,7 @@ profile and what was learnt, and nothing else.
 
 from collections.abc import Sequence
 
-from agent.strategies.strategy import Past, Start, best_of, lessons_of, parent_of
+from agent.strategies.strategy import Past, Start, lessons_of, parent_of, right_ones
 from runs.origin import Origin, StrategyConfig
 from runs.strategy_name import StrategyName
 
@@ -21,9 +21,9 @@ class Refine:
         """As of `Strategy`."""
         if len(rollouts) >= self._config.rollouts:
             return None
-        best = best_of(rollouts)
-        if best is None:
+        right = right_ones(rollouts)
+        if not right:
             return Start(Origin(strategy=StrategyName.REFINE), lessons=lessons_of(rollouts))
-        parent = parent_of(*best)
+        parent = parent_of(*right[0])
         origin = Origin(strategy=StrategyName.REFINE, parents=(parent.candidate,))
         return Start(origin, (parent,), lessons_of(rollouts))

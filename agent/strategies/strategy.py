@@ -25,13 +25,6 @@ class Past:
     profiles: Mapping[str, str] = field(default_factory=dict)
     """What `profile` last said about a candidate, by its id."""
 
-    @property
-    def right(self) -> tuple[Attempt, ...]:
-        """The candidates that were timed and that no tool has found wrong."""
-        return tuple(
-            each for each in self.ledger.attempts if each.outcome.speedup_interval and not faulty(each.outcome)
-        )
-
 
 class Parent(NamedTuple):
     """A candidate that an opening shows."""
@@ -68,17 +61,28 @@ class Strategy(Protocol):
         ...
 
 
-def best_of(rollouts: Iterable[Past]) -> tuple[Past, Attempt] | None:
-    """The best candidate of some rollouts by the lower bound of its speedup, with the rollout it is from."""
-    found = [(past, attempt) for past in rollouts for attempt in past.right]
-    return max(found, key=lambda pair: bound(pair[1]), default=None)
+Bred = tuple[Past, Attempt]
+"""A candidate with the rollout that it is from."""
 
 
-def bound(attempt: Attempt) -> float:
-    """The lower bound of a right attempt's speedup."""
+def right_ones(rollouts: Sequence[Past]) -> list[Bred]:
+    """The candidates that were timed and that no tool has found wrong, in whichever rollout; fastest first.
+
+    How fast is the lower bound of the speedup: one that is high because the measurement was disturbed has a low one.
+    """
+    wrong = {each.candidate for past in rollouts for each in past.ledger.attempts if faulty(each.outcome)}
+    found = [
+        (past, each)
+        for past in rollouts
+        for each in past.ledger.attempts
+        if each.outcome.speedup_interval is not None and each.candidate not in wrong
+    ]
+    return sorted(found, key=lambda pair: _bound(pair[1]), reverse=True)
+
+
+def _bound(attempt: Attempt) -> float:
     interval = attempt.outcome.speedup_interval
-    assert interval is not None
-    return interval.low
+    return 0.0 if interval is None else interval.low
 
 
 def parent_of(past: Past, attempt: Attempt) -> Parent:

@@ -1,6 +1,7 @@
 """A model and tools that follow a script, for the tests of the floor `agent`."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -174,12 +175,15 @@ def roll_out(
     prices: Prices | None = None,
     watch: Callable[[Event], None] = lambda _: None,
     context_tokens: int | None = None,
+    stopping: threading.Event | None = None,
 ) -> tuple[Ended, tuple[Event, ...]]:
     """Run one rollout below a path; returns its end and what is in its transcript."""
     run = RunDirectory(path)
     (path / "candidates").mkdir(parents=True, exist_ok=True)
     budget = Budget(limits, prices)
-    rollout = Rollout(run, beginning(limits), model, tools, budget, watch, context_tokens=context_tokens)
+    rollout = Rollout(
+        run, beginning(limits), model, tools, budget, watch, stopping=stopping, context_tokens=context_tokens
+    )
     return rollout.run(), run.events("rollout-1")
 
 

@@ -132,8 +132,11 @@ def test_what_one_rollout_waits_for_is_not_left_for_another() -> None:
     first.reserve(Usage(input_tokens=100))
     with pytest.raises(EndRollout, match="100 tokens"):
         second.reserve(Usage())
+    with pytest.raises(EndRollout, match="run's limit of 100 tokens"):
+        second.reserve(Usage())
     first.release()
     first.release()
+    assert (second.spent.turns, shared.spent.turns) == (0, 0)
     second.reserve(Usage(input_tokens=50))
     second.charge(Usage(input_tokens=60))
     assert shared.left.tokens == 40

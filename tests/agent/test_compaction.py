@@ -64,7 +64,7 @@ def test_oldest_turns_leave_before_the_context_is_full_and_what_matters_stays(tm
     assert ended.reason is EndReason.SUBMITTED
     first, *rest = compactions(events)
     assert rest
-    assert first.limit_tokens == 20_000
+    assert first.limit_tokens is None
     assert first.tokens_before is not None and 15_000 < first.tokens_before < 20_000
     assert first.tokens_after is not None and first.tokens_after <= 10_000
     after = model.asked[first.turn - 1]
@@ -166,3 +166,13 @@ def tried(number: int) -> list[Event]:
         ),
         ToolReturned(turn=number + 1, call_id=made.id, tool="compile_kernel", reply=reply, executed=True, seconds=1.0),
     ]
+
+
+def test_context_named_anew_counts_when_a_rollout_goes_on_unless_the_server_said_otherwise() -> None:
+    def compacted(limit_tokens: int | None, *, copied: bool = False) -> Compacted:
+        return Compacted(turn=1, turns_removed=0, turns_kept=0, limit_tokens=limit_tokens, copied=copied)
+
+    for event, expected in ((compacted(None), 9000), (compacted(5000), 5000), (compacted(5000, copied=True), 9000)):
+        state = RolloutState(beginning(Limits()), context_tokens=9000)
+        state.see(event)
+        assert state.window.limit_tokens == expected

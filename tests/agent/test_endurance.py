@@ -1,16 +1,14 @@
-"""A rollout of 300 turns survives what servers, tools, disks, clocks and people do to it; full disks by themselves."""
+"""A rollout of 300 turns survives what servers, tools, disks, clocks and people do to it."""
 
 import errno
 import os
-import resource
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import pytest
-from scripted import ScriptedModel, ScriptedTools, beginning, call, compile_call, resume, roll_out
+from scripted import ScriptedModel, ScriptedTools, beginning, call, compile_call
 
 from agent.budget import Budget
 from agent.conversation import Conversation
@@ -32,7 +30,6 @@ from runs.accounting import spending_of
 from runs.config import Limits
 from runs.events import (
     Compacted,
-    Culprit,
     Ended,
     EndReason,
     Event,
@@ -263,61 +260,3 @@ def require_rebuilt(events: Sequence[Event]) -> None:
     for event in events[1:]:
         conversation.see(event)
     assert conversation.messages[0].text == first.system_prompt
-
-
-@contextmanager
-def file_size_limit(size_bytes: int) -> Iterator[None]:
-    """Let this process write no file beyond a size: the kernel writes what fits, then refuses, like a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_full_disk_ends_the_rollout_clearly_and_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
-    script = [
-        ModelReply(text="One.", tool_calls=(compile_call("one"),)),
-        ModelReply(text="", tool_calls=(call("submit"),)),
-    ]
-    _, whole = roll_out(tmp_path / "whole", ScriptedModel(list(script)), ScriptedTools())
-    sizes = [
-        len(line) + 1 for line in RunDirectory(tmp_path / "whole").transcript("rollout-1").read_bytes().splitlines()
-    ]
-    path = RunDirectory(tmp_path / "full").transcript("rollout-1")
-    with file_size_limit(sum(sizes[:3]) + 60), pytest.raises(StorageError) as full:
-        roll_out(tmp_path / "full", ScriptedModel(list(script)), ScriptedTools())
-    assert str(path) in str(full.value) and "kernelwright resume" in str(full.value)
-    assert path.stat().st_size == sum(sizes[:3]) + 60
-    assert [event.event for event in RunDirectory(tmp_path / "full").events("rollout-1")] == [
-        event.event for event in whole[:3]
-    ]
-    ended, events = resume(tmp_path / "full", ScriptedModel(script[1:]), ScriptedTools())
-    assert ended.reason is EndReason.SUBMITTED
-    assert [event.sequence for event in events] == list(range(len(events)))
-
-
-def test_candidate_that_cannot_be_kept_ends_the_rollout_and_its_call_stays_open(tmp_path: Path) -> None:
-    script = [
-        ModelReply(text="One.", tool_calls=(compile_call("one"),)),
-        ModelReply(text="", tool_calls=(call("submit"),)),
-    ]
-    (tmp_path / "candidates").mkdir()
-
-    class Forbidding(ScriptedTools):
-        """Somebody takes the folder of candidates away while a candidate is being built."""
-
-        def call(self, name: str, arguments: str) -> ToolReply:
-            (tmp_path / "candidates").rmdir()
-            (tmp_path / "candidates").write_text("in the way")
-            return super().call(name, arguments)
-
-    ended, events = roll_out(tmp_path, ScriptedModel(script), Forbidding())
-    assert (ended.reason, ended.culprit) == (EndReason.STORAGE_FAULT, Culprit.MACHINE)
-    assert str(tmp_path / "candidates") in ended.message and "kernelwright resume" in ended.message
-    assert not any(isinstance(event, ToolReturned) for event in events)
-    (tmp_path / "candidates").unlink()
-    (tmp_path / "candidates").mkdir()
-    ended, _ = resume(tmp_path, ScriptedModel(script[1:]), ScriptedTools())
-    assert ended.reason is EndReason.SUBMITTED

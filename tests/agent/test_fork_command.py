@@ -14,8 +14,8 @@ from agent import commands, fork_command, running
 from agent.choice import Choice
 from agent.model import AssistantMessage, ModelReply
 from runs.commands import register as register_show
-from runs.config import ForkedFrom, Prices
-from runs.events import EndReason, RolloutStarted, Submitted, Usage
+from runs.config import ForkedFrom, ModelOptions, Prices
+from runs.events import Compacted, EndReason, RolloutStarted, Submitted, Usage
 from runs.find import list_runs
 from runs.store import RunDirectory
 from runs.summary import summarize
@@ -133,6 +133,7 @@ def test_fork_says_where_it_comes_from_and_is_asked_of_the_new_model(
     shown = CliRunner().invoke(app, ["show", str(run.path)]).output
     assert f"turns 1 to 1 are copied from {name}/rollout-1" in shown
     assert "turn 1 (copied)" in shown and "turn 2:" in shown
+    assert "2 turns (1 copied)" in shown
 
 
 def test_what_was_copied_is_not_paid_for_again(source: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +190,20 @@ def test_fork_of_a_run_of_several_rollouts_wants_one_named(tmp_path: Path, monke
     assert result.exit_code == 0, result.output
     source = list_runs(tmp_path / "forks")[0].config().forked_from
     assert source is not None and source.rollout == "rollout-2"
+
+
+def test_context_of_the_models_options_reaches_the_rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = [
+        ModelReply(text="", tool_calls=(compile_call(f"# {number}\n" + "x = 1.0;\n" * 1000, "a"),))
+        for number in range(9)
+    ]
+    choice = Choice(
+        name="m", make_client=lambda: ScriptedModel([*long, SUBMIT]), options=ModelOptions(context_tokens=20_000)
+    )
+    monkeypatch.setattr(running, "choose", lambda *_, **__: choice)
+    app = typer.Typer()
+    commands.register(app)
+    arguments = ["run", "causal_conv", "--target", "cpu", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    (run,) = list_runs(tmp_path)
+    assert any(isinstance(event, Compacted) for event in run.events("rollout-1"))

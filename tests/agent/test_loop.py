@@ -1,10 +1,11 @@
 """Tests of the loop: every way a rollout ends, and that every call gets exactly one answer."""
 
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from scripted import ScriptedModel, ScriptedTools, compile_call, roll_out
+from scripted import ScriptedModel, ScriptedTools, compile_call, resume, roll_out
 from scripted import call as tool_call
 
 from agent.acting import MOST_NUDGES
@@ -19,15 +20,18 @@ from agent.model import (
 from runs.config import Limits, Prices
 from runs.events import (
     BudgetSpent,
+    Culprit,
     Ended,
     EndReason,
     Event,
     ModelReplied,
+    Nudged,
     Submitted,
     ToolCall,
     ToolReturned,
     Usage,
 )
+from runs.summary import summarize
 from tasks.errors import HarnessError, ModelServerError, UnavailableError
 from tools.candidate import Candidate
 from tools.results import Refused
@@ -271,3 +275,54 @@ def test_every_event_is_watched_after_it_is_written(tmp_path: Path) -> None:
         watch=lambda event: seen.append((event.sequence, len(path.read_bytes().splitlines()))),
     )
     assert seen == [(number, number + 1) for number in range(9)]
+
+
+def test_no_call_is_made_once_the_device_has_no_time_left_and_it_stays_open(tmp_path: Path) -> None:
+    calls = (compile_call("code", "a"), tool_call("benchmark", "b"), tool_call("benchmark", "c"))
+    tools = ScriptedTools(speedups={"code": 2.0})
+    ended, events = roll_out(
+        tmp_path, ScriptedModel([ModelReply(text="", tool_calls=calls)]), tools, Limits(gpu_seconds=0.5)
+    )
+    assert (ended.reason, ended.culprit) == (EndReason.GPU_LIMIT, Culprit.BUDGET)
+    assert [event.call_id for event in answers(events)] == ["a", "b"]
+    spent = next(event for event in events if isinstance(event, BudgetSpent))
+    assert (spent.spent.gpu_seconds, spent.left.gpu_seconds) == (0.5, 0.0)
+    again = ScriptedTools(speedups={"code": 2.0})
+    ended, events = resume(tmp_path, ScriptedModel([SUBMIT]), again, Limits(gpu_seconds=9.0))
+    assert ended.reason is EndReason.SUBMITTED
+    assert [event.call_id for event in answers(events)] == ["a", "b", "c", "call"]
+    assert summarize(events).spent is not None
+
+
+def test_told_to_stop_it_asks_for_nothing_more(tmp_path: Path) -> None:
+    stopping = threading.Event()
+    model = ScriptedModel([COMPILE] * 3)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, ModelReplied) and event.turn == 2:
+            stopping.set()
+
+    tools = ScriptedTools()
+    ended, _ = roll_out(tmp_path, model, tools, watch=watch, stopping=stopping)
+    assert (ended.reason, ended.turn, ended.culprit) == (EndReason.INTERRUPTED, 2, Culprit.PERSON)
+    assert len(model.asked) == 2
+    assert len(tools.calls) == 1
+    assert model.patience[0].stopping is stopping
+
+
+def test_reasoning_that_must_go_back_is_in_the_log_and_goes_back(tmp_path: Path) -> None:
+    reply = COMPILE.model_copy(update={"reasoning_fields": {"reasoning_content": "hm"}})
+    model = ScriptedModel([reply, SUBMIT])
+    _, events = roll_out(tmp_path, model, ScriptedTools())
+    first = next(event for event in events if isinstance(event, ModelReplied))
+    assert first.reasoning_fields == {"reasoning_content": "hm"}
+    assistant = model.asked[1][2]
+    assert isinstance(assistant, AssistantMessage) and assistant.reasoning == {"reasoning_content": "hm"}
+
+
+def test_nudges_are_in_the_log(tmp_path: Path) -> None:
+    model = ScriptedModel([SILENT, COMPILE, SUBMIT])
+    _, events = roll_out(tmp_path, model, ScriptedTools())
+    (nudge,) = (event for event in events if isinstance(event, Nudged))
+    assert nudge.turn == 1
+    assert model.asked[1][-1] == UserMessage(text=nudge.text)

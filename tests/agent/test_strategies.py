@@ -60,6 +60,14 @@ def test_a_candidate_that_was_found_wrong_after_it_was_timed_is_no_parent() -> N
     assert parents(refine.next_start([past("rollout-1", ("fast", 9.0), ("slow", 1.1), ("fast", None))])) == ["slow"]
 
 
+@pytest.mark.parametrize("name", [StrategyName.REFINE, StrategyName.EVOLVE])
+def test_what_another_rollout_found_wrong_is_no_parent_again(name: StrategyName) -> None:
+    """Its own rollout only timed it; the one that began with it verified it."""
+    before = [past("rollout-1", ("fast", 9.0), ("slow", 1.1), island=0), past("rollout-2", ("fast", None), island=0)]
+    assert parents(strategy_of(config(name)).next_start(before)) == ["slow"]
+    assert not is_near(before, 1e6 / 9.0)
+
+
 def test_refine_begins_afresh_while_nothing_is_right_but_tells_what_failed() -> None:
     start = strategy_of(config(StrategyName.REFINE)).next_start([past("rollout-1", ("x", None))])
     assert parents(start) == []

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 import typer
-from sample_transcripts import BEGAN, BROKEN, GOOD, events, reply_of, timed, write_run
+from sample_transcripts import BEGAN, BROKEN, GOOD, config, events, reply_of, timed, write_run
 from typer.testing import CliRunner
 
 from runs.commands import register
-from runs.events import EndReason, ToolCall, ToolReturned
+from runs.config import Limits, Spending
+from runs.events import Compacted, Ended, EndReason, Event, Nudged, Resumed, ToolCall, ToolReturned
+from runs.listing import list_all
+from runs.log import TranscriptLog
+from runs.store import create_run
 from runs.summary import summarize
 from runs.terminal import duration, printable
 from tasks.errors import RunFormatError
@@ -150,3 +154,33 @@ def test_best_is_no_candidate_that_a_tool_found_wrong_and_no_disturbed_measureme
     ]
     best = summarize([events()[0], *returned]).best
     assert best is not None and (best.candidate, best.turn) == (GOOD.id, 1)
+
+
+def test_show_tells_what_a_long_rollout_went_through(tmp_path: Path) -> None:
+    run = create_run(tmp_path, config())
+    limits = Limits()
+    more: list[Event] = [
+        Compacted(
+            turn=2, turns_removed=7, turns_kept=3, tokens_before=9000, tokens_after=4000, note="The best so far."
+        ),
+        Nudged(turn=2, text="Call a tool."),
+        Ended(turn=2, reason=EndReason.QUOTA_EXHAUSTED, message="no money"),
+        Resumed(turn=2, spent=Spending(turns=2, seconds=12.0), limits=limits, gap_s=3600.0),
+    ]
+    with TranscriptLog(run.transcript("rollout-1")) as log:
+        for event in (*events()[:5], *more):
+            log.append(event)
+    shown = CliRunner().invoke(app(), ["show", str(run.path)]).output
+    expected = (
+        "7 turns removed from the conversation, 3 kept: about 9000 tokens before, 4000 after",
+        "The best so far.",
+        "Call a tool.",
+        "ended: quota_exhausted (no money)",
+        "resumed after 3600 s; 2 turns and 12 s had been spent",
+        "ended: not (no end was recorded)",
+    )
+    position = 0
+    for text in expected:
+        position = shown.index(text, position)
+    (line,) = list_all((tmp_path,))
+    assert line.rollouts[0].reason is None
