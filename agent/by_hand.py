@@ -17,8 +17,9 @@ from agent.ends import end_by
 from agent.hand_calls import Typed
 from agent.model import Message, ModelReply, Patience, ToolDefinition
 from agent.prompt import phrase, system_prompt
+from agent.resume_command import target_of
 from agent.resuming import can_go_on, compiled
-from agent.session import Plan, configuration
+from agent.session import Plan, configuration, lasting_argument
 from agent.state import RolloutState
 from agent.stuck import Repetition
 from agent.toolset import Toolset
@@ -149,12 +150,14 @@ def exit_code(result: ToolResult) -> int:
 
 
 def _work(run: RunDirectory, task: str | None, target: Target | None) -> _Work:
+    # Finding out whether there is a GPU needs PyTorch.
     from tools.targets import default_target
 
     if not (run.path / CONFIG_NAME).is_file():
         if task is None:
             raise UsageError(f"{run.path} holds no run yet, so say which task it is to be of: --task NAME.")
-        return _Work(run, find_task(task), task, target or default_target(), ())
+        found = find_task(task)
+        return _Work(run, found, lasting_argument(found, task), target or default_target(), ())
     config = run.config()
     if config.driver is not Driver.SHELL:
         raise UsageError(
@@ -167,7 +170,7 @@ def _work(run: RunDirectory, task: str | None, target: Target | None) -> _Work:
         ended = end_of(history)
         how = "" if ended is None else f" ({ended.reason.value}: {ended.message})"
         raise UsageError(f"The rollout in {run.path} has ended{how}. Begin another with a new directory and --task.")
-    return _Work(run, find_task(config.task_argument), config.task_argument, config.target, history)
+    return _Work(run, find_task(config.task_argument), config.task_argument, target_of(config), history)
 
 
 def _begin(work: _Work, briefing: Briefing, tools: Toolset) -> RolloutStarted:

@@ -90,6 +90,11 @@ def configuration(plan: Plan, briefing: Briefing, run_id: str) -> RunConfig:
     )
 
 
+def lasting_argument(task: Task, asked: str) -> str:
+    """How a run's record names a task so that it is found again from any directory."""
+    return asked if asked == task.name else str(task.path.resolve())
+
+
 class Session:
     """The rollouts of one run, those of earlier processes included.
 

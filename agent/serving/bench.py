@@ -7,7 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent.control import EndRollout
 from agent.workplace import Workplace, workplace
+from runs.events import EndReason
 from tasks.errors import StoppedError
 from tasks.loader import Task
 from tasks.spec import Target
@@ -31,6 +33,7 @@ class Bench:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="bench")
         self._held = ExitStack()
         self._place: tuple[Task, Workplace] | None = None
+        self._why = ""
         self._stopped: Future[None] = Future()
         self._closed: Future[None] | None = None
         self._lock = threading.Lock()
@@ -45,22 +48,24 @@ class Bench:
         return self._in_turn(lambda: self._open(task))
 
     def tools(self, tools: "Tools") -> "Tools":
-        """The same tools, whose calls are carried out here; raise StoppedError where the server stops meanwhile."""
+        """The same tools, whose calls are carried out here; raise EndRollout where the server stops meanwhile."""
         return _QueuedTools(tools, self._in_turn)
 
-    def stop(self) -> None:
+    def stop(self, why: str) -> None:
         """Have nobody wait any longer; what is being carried out is abandoned."""
         with self._lock:
             if not self._stopped.done():
+                self._why = why
                 self._stopped.set_result(None)
 
     def close(self) -> bool:
-        """End the judge's processes; False where it still carries something out, and ends only with this process."""
-        self.stop()
+        """End the judge's processes once it is stopped; False where it still carries something out, and ends only with
+        this process."""
         with self._lock:
-            if self._closed is None:
-                self._closed = self._thread.submit(self._held.close)
-                self._thread.shutdown(wait=False)
+            if self._closed is not None:
+                return self._closed.done()
+            self._closed = self._thread.submit(self._held.close)
+            self._thread.shutdown(wait=False)
         with contextlib.suppress(TimeoutError):
             self._closed.result(CLOSING_S)
             return True
@@ -81,18 +86,18 @@ class Bench:
     def _in_turn(self, work: Callable[[], Result]) -> Result:
         def unless_stopped() -> Result:
             if self._stopped.done():
-                raise StoppedError("the server stops")
+                raise StoppedError(self._why)
             return work()
 
         try:
             future = self._thread.submit(unless_stopped)
         except RuntimeError as error:
-            raise StoppedError("the server has stopped") from error
+            raise StoppedError(self._why) from error
         either: tuple[Future[Any], ...] = (future, self._stopped)
         wait(either, return_when=FIRST_COMPLETED)
         if future.done():
             return future.result()
-        raise StoppedError("the server stops")
+        raise StoppedError(self._why)
 
 
 class _QueuedTools:
@@ -112,4 +117,7 @@ class _QueuedTools:
         self._tools.remember(text)
 
     def call(self, name: str, arguments: str) -> ToolReply:
-        return self._in_turn(lambda: self._tools.call(name, arguments))
+        try:
+            return self._in_turn(lambda: self._tools.call(name, arguments))
+        except StoppedError as error:
+            raise EndRollout(EndReason.INTERRUPTED, str(error)) from error

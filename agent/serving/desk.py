@@ -10,7 +10,7 @@ from agent.loop import Rollout
 from agent.prompt import phrase, system_prompt
 from agent.serving.bench import Bench
 from agent.serving.caller import Caller
-from agent.session import Plan, create
+from agent.session import Plan, create, lasting_argument
 from agent.toolset import Toolset
 from runs.config import Driver, Limits
 from runs.events import RolloutStarted
@@ -71,13 +71,14 @@ class Desk:
         """The rollout of a session, whether it goes on or has ended; None before there was one."""
         return self._seats.get(session)
 
-    def begin(self, session: str | None, client: str, asked: str | None) -> Seat:
+    def begin(self, session: str | None, client: str, asked: str | None, *, anew: bool) -> Seat:
         """Begin a rollout; one that still goes on in this session is ended. May take a minute: baselines are timed.
 
         Args:
             session: which the client's calls carry; None where there is only one.
             client: the client's name, for the record.
             asked: the task; may be left out where the server has but one.
+            anew: False where it is only to be begun if there was none in this session.
 
         Raises:
             UsageError: there is no such task, or other sessions work on another.
@@ -86,8 +87,10 @@ class Desk:
         """
         argument, task = self._task(asked)
         with self._beginning:
-            self._require_free(session, task)
             before = self._seats.get(session)
+            if before is not None and not anew:
+                return before
+            self._require_free(session, task)
             if before is not None:
                 before.caller.leave(BEGAN_ANEW)
                 before.thread.join()
@@ -105,7 +108,7 @@ class Desk:
         seats = tuple(self._seats.values())
         for seat in seats:
             seat.caller.leave(why)
-        self._bench.stop()
+        self._bench.stop(why)
         for seat in seats:
             seat.thread.join(ENDING_S)
         return self._bench.close()
@@ -121,7 +124,7 @@ class Desk:
         task = find_task(self.fixed)
         if asked not in (None, task.name, self.fixed):
             raise UsageError(f"this server is for the task {task.name} only; leave the name out.")
-        return self.fixed, task
+        return lasting_argument(task, self.fixed), task
 
     def _require_free(self, session: str | None, task: Task) -> None:
         for other, seat in self._seats.items():

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -78,14 +79,14 @@ class _Handlers:
         try:
             if params.name == answers.START:
                 asked = answers.StartTaskArguments.model_validate(arguments)
-                seat = await self._begin(ctx, asked.task)
+                seat = await self._begin(ctx, asked.task, anew=True)
                 return answers.beginning(
                     seat.task.name, self._desk.target.value, seat.run.path, seat.transcript, seat.system_prompt
                 )
             seat_or_none = self._desk.seat(_session(ctx))
             if seat_or_none is None and self._desk.fixed is None:
                 return answers.refusal(phrase("not_begun"))
-            seat = seat_or_none or await self._begin(ctx, None)
+            seat = seat_or_none or await self._begin(ctx, None, anew=False)
             call = seat.caller.call(params.name, json.dumps(arguments))
             return answers.answer_of(await self._patiently(ctx, call))
         except RolloutOverError as error:
@@ -116,10 +117,9 @@ class _Handlers:
             contents=[mcp.TextResourceContents(uri=params.uri, mime_type=kind, text=text)],
         )
 
-    async def _begin(self, ctx: Context, task: str | None) -> Seat:
-        loop = asyncio.get_running_loop()
-        begun = loop.run_in_executor(None, self._desk.begin, _session(ctx), _client(ctx), task)
-        return await self._reporting(ctx, begun)
+    async def _begin(self, ctx: Context, task: str | None, *, anew: bool) -> Seat:
+        begin = partial(self._desk.begin, _session(ctx), _client(ctx), task, anew=anew)
+        return await self._reporting(ctx, asyncio.get_running_loop().run_in_executor(None, begin))
 
     async def _patiently(self, ctx: Context, call: "Future[Result]") -> Result:
         return await self._reporting(ctx, asyncio.wrap_future(call))

@@ -20,7 +20,7 @@ from runs.log import TranscriptLog
 from runs.places import RECORDED
 from runs.store import RunDirectory
 from tasks.errors import UsageError
-from tasks.loader import Task
+from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.briefing import Briefing
 from tools.candidate import Candidate
@@ -66,7 +66,7 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
 
     def call(*arguments: str, tools: ScriptedTools | None = None) -> Result:
         monkeypatch.setattr("tools.toolbox.Toolbox", lambda _: tools or ScriptedTools(speedups=SPEEDUPS))
-        words = [str(tmp_path / word) if word.endswith(".py") else word for word in arguments]
+        words = [str(tmp_path / word) if word in ("one.py", "other.py") else word for word in arguments]
         return CliRunner().invoke(app, ["tool", *words, "--run", str(tmp_path / "run"), "--target", "cpu"])
 
     return call
@@ -220,6 +220,18 @@ def test_a_run_is_of_one_task(use: Use) -> None:
     use("compile_kernel", "one.py", "--task", "causal_conv")
     other = use("benchmark", "--task", "conv_groupnorm")
     assert "is a run of causal_conv on cpu" in str(other.exception)
+
+
+def test_a_task_of_ones_own_is_found_again_from_another_directory(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "causal_conv.py").write_text(find_task("causal_conv").source)
+    monkeypatch.chdir(tmp_path)
+    assert use("compile_kernel", "one.py", "--task", "./causal_conv.py").exit_code == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert use("benchmark").exit_code == 0
+    assert RunDirectory(tmp_path / "run").config().task_argument == str(tmp_path / "causal_conv.py")
 
 
 def test_runs_of_models_and_other_folders_are_left_alone(use: Use, tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def test_a_client_drives_a_rollout_that_is_written_down_as_any_other(shop: Shop,
     assert run.candidate_text(results[0].candidate) == CODE
     config = run.config()
     assert (config.driver, config.model, config.task) == (Driver.CLIENT, "some-agent 2.1", TASK)
-    assert summarize(events).spent.tokens == 0
+    spent = summarize(events).spent
+    assert spent is not None and (spent.turns, spent.tokens) == (3, 0)
 
 
 def test_the_tools_are_those_of_the_loop_with_their_words(shop: Shop) -> None:
@@ -204,6 +205,17 @@ def test_progress_is_reported_while_a_call_is_carried_out(tmp_path: Path, monkey
     assert {message for _, message in heard} == {"timing the baseline: eager"}
 
 
+def test_first_calls_that_come_at_once_begin_one_rollout(shop: Shop) -> None:
+    async def drive() -> list[CallToolResult]:
+        async with shop.client() as client:
+            codes = [f"{CODE}  # {number}" for number in range(5)]
+            calls = [client.call_tool("compile_kernel", {"kernel_code": code}) for code in codes]
+            return await asyncio.gather(*calls)
+
+    assert not any(result.is_error for result in asyncio.run(drive()))
+    assert sum(isinstance(event, ToolReturned) for event in shop.events()) == 5
+
+
 def test_calls_at_once_are_carried_out_one_after_the_other_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +284,7 @@ def test_a_client_that_leaves_ends_its_rollout_even_while_a_call_is_carried_out(
         events = shop.events()
         ended = events[-1]
         assert isinstance(ended, Ended) and (ended.reason, ended.culprit) == (EndReason.INTERRUPTED, Culprit.PERSON)
+        assert ended.message == DISCONNECTED
         assert not any(isinstance(event, ToolReturned) for event in events)
     finally:
         tools.gate.set()

@@ -47,8 +47,9 @@ def test_a_client_has_a_candidate_built_verified_timed_and_submitted(tmp_path: P
     assert submitted.structured_content["outcome"]["verdict"] in MEASURED
 
     events = events_below(tmp_path)
-    assert isinstance(events[0], RolloutStarted) and events[0].briefing.baselines
+    assert isinstance(events[0], RolloutStarted) and events[0].briefing is not None and events[0].briefing.baselines
     results = [event.reply.result for event in events if isinstance(event, ToolReturned)]
     assert [type(results[place]) for place in (0, 1, 3)] == [Built, Verified, Evaluation]
-    assert summarize(events).spent.gpu_seconds > 0
+    spent = summarize(events).spent
+    assert spent is not None and spent.gpu_seconds > 0
     assert end_below(tmp_path)[0] is EndReason.SUBMITTED

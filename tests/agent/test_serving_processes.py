@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -20,12 +21,15 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from serve_scripted import HANGS
-from serving_bench import CODE
+from serving_bench import CODE, Shop
 
+from agent.serving.command import serve_tools
 from agent.serving.desk import DISCONNECTED, ROLLOUT, STOPPED
-from agent.serving.over_http import TOKEN_NAME
+from agent.serving.over_http import TOKEN_NAME, serve_http
 from runs.events import Ended, EndReason, Event, ToolReturned
 from runs.find import list_runs
+from tasks.errors import UnavailableError, UsageError
+from tasks.spec import Target
 
 HERE = Path(__file__).parent
 PROGRAM = str(HERE / "serve_scripted.py")
@@ -129,7 +133,7 @@ def test_a_signal_ends_the_rollout_while_a_call_is_carried_out_and_the_client_st
     assert printed.count("of a child\n") == 2
     talk.process.send_signal(signal.SIGTERM)
     assert talk.process.wait(60) == 130
-    assert end_below(tmp_path)[0] is EndReason.INTERRUPTED
+    assert end_below(tmp_path) == (EndReason.INTERRUPTED, STOPPED)
     assert [event.tool for event in events_below(tmp_path) if isinstance(event, ToolReturned)] == ["compile_kernel"]
 
 
@@ -202,6 +206,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    return Shop(monkeypatch, tmp_path)
+
+
 def initialize(url: str, **headers: str) -> int:
     accepts = {"Accept": "application/json, text/event-stream"}
     return httpx2.post(url, json=INITIALIZE, headers={**accepts, **headers}, timeout=60).status_code
@@ -252,3 +261,20 @@ def test_a_stopped_http_server_ends_its_rollouts(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
     assert end_below(tmp_path) == (EndReason.INTERRUPTED, STOPPED)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
+def test_only_this_machine_is_listened_on(shop: Shop, host: str) -> None:
+    with pytest.raises(UsageError, match=r"is no loopback address.*SSH tunnel"):
+        serve_http(shop.server, shop.desk, host, 0)
+
+
+def test_a_port_that_is_taken_is_said_to_be(shop: Shop) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="Choose another --port"):
+        serve_http(shop.server, shop.desk, "127.0.0.1", taken.getsockname()[1])
+
+
+def test_without_the_sdk_serve_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UnavailableError, match=r"pip install -e '.\[mcp\]'"):
+        serve_tools(None, target=Target.CPU, out=tmp_path, address=None, require=None)
