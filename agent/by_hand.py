@@ -157,7 +157,7 @@ def _work(run: RunDirectory, task: str | None, target: Target | None) -> _Work:
         if task is None:
             raise UsageError(f"{run.path} holds no run yet, so say which task it is to be of: --task NAME.")
         found = find_task(task)
-        return _Work(run, found, lasting_argument(found, task), target or default_target(), ())
+        return _Work(run, found, lasting_argument(found), target or default_target(), ())
     config = run.config()
     if config.driver is not Driver.SHELL:
         raise UsageError(

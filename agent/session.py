@@ -28,7 +28,7 @@ from runs.origin import StrategyConfig
 from runs.store import RunDirectory, create_run, new_run_id
 from runs.summary import started as started_event
 from runs.surroundings import commit, versions
-from tasks.loader import Task
+from tasks.loader import Task, all_tasks
 from tasks.spec import Target
 from tools.briefing import Briefing
 
@@ -90,9 +90,9 @@ def configuration(plan: Plan, briefing: Briefing, run_id: str) -> RunConfig:
     )
 
 
-def lasting_argument(task: Task, asked: str) -> str:
+def lasting_argument(task: Task) -> str:
     """How a run's record names a task so that it is found again from any directory."""
-    return asked if asked == task.name else str(task.path.resolve())
+    return task.name if task in all_tasks() else str(task.path.resolve())
 
 
 class Session:

@@ -40,15 +40,14 @@ def serve_tools(
     """
     if importlib.util.find_spec("mcp") is None:
         raise UnavailableError("`kernelwright serve` needs the MCP SDK. Install it: pip install -e '.[mcp]'")
-    if task is not None:
-        find_task(task)
+    only = None if task is None else find_task(task)
     check_writable(out)
     # Finding out whether there is a GPU needs PyTorch; a wrong name is to be reported without waiting for its import.
     from tools.targets import default_target
 
     chosen = target or default_target()
     require_sandbox(require, chosen)
-    ending = _Ending(Desk(Bench(chosen), out, task))
+    ending = _Ending(Desk(Bench(chosen), out, only))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ending.stop)
     _serve(ending.desk, address)
@@ -91,6 +90,7 @@ class _Ending:
 
     def leave(self) -> None:
         """End the program."""
-        self.desk.close(STOPPED)
+        self.desk.stop(STOPPED)
+        self.desk.close()
         sys.stderr.flush()
         os._exit(self._code)

@@ -18,7 +18,7 @@ from runs.origin import Origin, StrategyConfig
 from runs.store import RunDirectory
 from runs.strategy_name import StrategyName
 from tasks.errors import KernelwrightError, UsageError
-from tasks.loader import Task, find_task, task_names
+from tasks.loader import Task, all_tasks, find_task
 from tasks.spec import Target
 
 ROLLOUT = "rollout-1"
@@ -36,7 +36,8 @@ class Seat:
     task: Task
     caller: Caller
     run: RunDirectory
-    system_prompt: str
+    told: str
+    """What the client is told to do."""
     thread: threading.Thread = field(repr=False)
 
     @property
@@ -48,14 +49,19 @@ class Seat:
 class Desk:
     """Begins and ends rollouts; for any thread."""
 
-    def __init__(self, bench: Bench, root: Path, fixed: str | None = None) -> None:
-        """Runs are kept below `root`; `fixed` is the one task of this server, as its caller named it."""
-        self.fixed = fixed
+    def __init__(self, bench: Bench, root: Path, only: Task | None = None) -> None:
+        """Runs are kept below `root`; without an `only` task, clients choose among those that ship with the project."""
+        self.only = only
         self._bench = bench
         self._root = root
         self._seats: dict[str | None, Seat] = {}
         self._beginning = threading.Lock()
         """One rollout is begun at a time."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What clients can work on."""
+        return all_tasks() if self.only is None else (self.only,)
 
     @property
     def target(self) -> Target:
@@ -85,7 +91,7 @@ class Desk:
             StoppedError: the server stops.
             KernelwrightError: this machine cannot evaluate the task, or the run cannot be written.
         """
-        argument, task = self._task(asked)
+        task = self._task(asked)
         with self._beginning:
             before = self._seats.get(session)
             if before is not None and not anew:
@@ -94,7 +100,7 @@ class Desk:
             if before is not None:
                 before.caller.leave(BEGAN_ANEW)
                 before.thread.join()
-            seat = self._seats[session] = self._seat(task, argument, client)
+            seat = self._seats[session] = self._seat(task, client)
         return seat
 
     def leave(self, session: str | None) -> None:
@@ -103,28 +109,29 @@ class Desk:
         if seat is not None:
             seat.caller.leave(DISCONNECTED)
 
-    def close(self, why: str) -> bool:
-        """End all rollouts and whatever evaluates; False where that still goes on, and ends only with this process."""
-        seats = tuple(self._seats.values())
-        for seat in seats:
+    def stop(self, why: str) -> None:
+        """Tell all rollouts to end, now, and everybody not to wait any longer."""
+        for seat in tuple(self._seats.values()):
             seat.caller.leave(why)
         self._bench.stop(why)
-        for seat in seats:
+
+    def close(self) -> bool:
+        """See the ends of all rollouts written down, once they are told to end, and end whatever evaluates; False where
+        that still goes on, and ends only with this process."""
+        for seat in tuple(self._seats.values()):
             seat.thread.join(ENDING_S)
         return self._bench.close()
 
-    def _task(self, asked: str | None) -> tuple[str, Task]:
-        if self.fixed is None:
-            if asked is None:
-                raise UsageError(f"name a task: {', '.join(task_names())}.")
-            # Not a path: a client must not have this machine execute any file.
-            if asked not in task_names():
-                raise UsageError(f"there is no task {asked!r}; the tasks are {', '.join(task_names())}.")
-            return asked, find_task(asked)
-        task = find_task(self.fixed)
-        if asked not in (None, task.name, self.fixed):
-            raise UsageError(f"this server is for the task {task.name} only; leave the name out.")
-        return lasting_argument(task, self.fixed), task
+    def _task(self, asked: str | None) -> Task:
+        names = [task.name for task in self.tasks]
+        if self.only is not None and asked in (None, self.only.name):
+            return self.only
+        if asked is None:
+            raise UsageError(f"name a task: {', '.join(names)}.")
+        # Not a path: a client must not have this machine execute any file.
+        if asked not in names:
+            raise UsageError(f"there is no task {asked!r} here, but {', '.join(names)}.")
+        return find_task(asked)
 
     def _require_free(self, session: str | None, task: Task) -> None:
         for other, seat in self._seats.items():
@@ -134,12 +141,12 @@ class Desk:
                     "Take the same task, wait, or start a server of your own: servers share the machine by themselves."
                 )
 
-    def _seat(self, task: Task, argument: str, client: str) -> Seat:
+    def _seat(self, task: Task, client: str) -> Seat:
         place = self._bench.work_on(task)
         caller = Caller(client)
         plan = Plan(
             task=task,
-            task_argument=argument,
+            task_argument=lasting_argument(task),
             target=self._bench.target,
             choice=Choice(name=client, make_client=lambda: caller, driver=Driver.CLIENT),
             strategy=StrategyConfig(name=StrategyName.SINGLE, rollouts=1),
@@ -166,7 +173,7 @@ class Desk:
         rollout = Rollout(run, started, caller, tools, Budget(plan.limits, None), caller.see)
         thread = threading.Thread(target=_carry_out, args=(rollout, caller), name="rollout", daemon=True)
         thread.start()
-        return Seat(task, caller, run, started.system_prompt, thread)
+        return Seat(task, caller, run, f"{started.system_prompt}\n\n{started.opening}", thread)
 
 
 def _carry_out(rollout: Rollout, caller: Caller) -> None:

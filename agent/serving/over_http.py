@@ -22,6 +22,8 @@ from tasks.errors import UsageError
 
 PATH = "/mcp"
 TOKEN_NAME = "KERNELWRIGHT_TOKEN"
+IDLE_S = 24 * 3600.0
+"""How long a client may be silent before its session is forgotten; an agent may think for long between two calls."""
 LEAVING_S = 2
 """How long open streams may last once the server is told to stop."""
 
@@ -42,8 +44,10 @@ def serve_http(server: "Server[None]", desk: Desk, host: str, port: int) -> None
     port = listening.getsockname()[1]
     token, made = token_from(os.environ)
     name = f"[{host}]" if ":" in host else host
-    app = Guard(server.streamable_http_app(streamable_http_path=PATH, transport_security=_only(name)), token, desk)
-    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=LEAVING_S)
+    served = server.streamable_http_app(
+        streamable_http_path=PATH, session_idle_timeout=IDLE_S, transport_security=_only(name)
+    )
+    config = uvicorn.Config(Guard(served, token, desk), log_config=None, timeout_graceful_shutdown=LEAVING_S)
     print(f"kernelwright: serving MCP at http://{name}:{port}{PATH}", file=sys.stderr)
     told = f"token: {token}" if made else f"the token is that of {TOKEN_NAME}"
     print(f"kernelwright: {told}", file=sys.stderr, flush=True)

@@ -21,7 +21,6 @@ from agent.serving.caller import RolloutOverError
 from agent.serving.desk import Desk, Seat
 from runs.surroundings import versions
 from tasks.errors import KernelwrightError
-from tasks.loader import all_tasks
 from tools.toolbox import problems
 
 Context = ServerRequestContext[None, Any]
@@ -48,7 +47,8 @@ def make_server(desk: Desk, at_end: str) -> Server[None]:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(desk.close, at_end)
+                desk.stop(at_end)
+                await asyncio.to_thread(desk.close)
 
     handlers = _Handlers(desk)
     return Server(
@@ -81,10 +81,10 @@ class _Handlers:
                 asked = answers.StartTaskArguments.model_validate(arguments)
                 seat = await self._begin(ctx, asked.task, anew=True)
                 return answers.beginning(
-                    seat.task.name, self._desk.target.value, seat.run.path, seat.transcript, seat.system_prompt
+                    seat.task.name, self._desk.target.value, seat.run.path, seat.transcript, seat.told
                 )
             seat_or_none = self._desk.seat(_session(ctx))
-            if seat_or_none is None and self._desk.fixed is None:
+            if seat_or_none is None and self._desk.only is None:
                 return answers.refusal(phrase("not_begun"))
             seat = seat_or_none or await self._begin(ctx, None, anew=False)
             call = seat.caller.call(params.name, json.dumps(arguments))
@@ -99,17 +99,17 @@ class _Handlers:
     async def list_resources(self, ctx: Context, params: mcp.PaginatedRequestParams | None) -> mcp.ListResourcesResult:  # noqa: ARG002
         tasks = [
             mcp.Resource(uri=TASKS + task.name, name=task.name, description=task.facts.title, mime_type="text/x-python")
-            for task in all_tasks()
+            for task in self._desk.tasks
         ]
         seat = self._desk.seat(_session(ctx))
         briefing = [] if seat is None else [_briefing(seat)]
         return mcp.ListResourcesResult(resources=[*briefing, *tasks])
 
     async def read_resource(self, ctx: Context, params: mcp.ReadResourceRequestParams) -> mcp.ReadResourceResult:
-        texts = {TASKS + task.name: ("text/x-python", task.source) for task in all_tasks()}
+        texts = {TASKS + task.name: ("text/x-python", task.source) for task in self._desk.tasks}
         seat = self._desk.seat(_session(ctx))
         if seat is not None:
-            texts[BRIEFING] = "text/markdown", seat.system_prompt
+            texts[BRIEFING] = "text/markdown", seat.told
         if params.uri not in texts:
             raise MCPError(mcp.INVALID_PARAMS, f"there is no resource {params.uri}; there are {', '.join(texts)}.")
         kind, text = texts[params.uri]

@@ -19,7 +19,7 @@ from agent.workplace import Workplace
 from runs.events import Event
 from runs.find import list_runs
 from runs.store import RunDirectory
-from tasks.loader import Task
+from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.results import ToolReply
 
@@ -56,7 +56,7 @@ class Shop:
         monkeypatch: pytest.MonkeyPatch,
         root: Path,
         tools: ScriptedTools | None = None,
-        fixed: str | None = TASK,
+        only: str | None = TASK,
     ) -> None:
         self.tools = tools or ScriptedTools(speedups={CODE: 2.0})
         self.root = root
@@ -71,7 +71,7 @@ class Shop:
             self.opened.append(f"{task.name} closed")
 
         monkeypatch.setattr(bench_module, "workplace", workplace)
-        self.desk = Desk(Bench(Target.CPU), root, fixed)
+        self.desk = Desk(Bench(Target.CPU), root, None if only is None else find_task(only))
         self.server = make_server(self.desk, DISCONNECTED)
 
     def client(self, mode: str = "auto", name: Implementation | None = None) -> Client:

@@ -125,7 +125,7 @@ def test_a_fault_of_the_machine_ends_the_rollout_and_is_an_error(
 def test_without_a_task_of_its_own_a_server_has_the_client_choose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = Shop(monkeypatch, tmp_path, fixed=None)
+    shop = Shop(monkeypatch, tmp_path, only=None)
 
     async def drive(client: Client) -> list[CallToolResult]:
         asked = [await client.call_tool("verify", {}), await client.call_tool("start_task", {})]
@@ -160,7 +160,7 @@ def test_a_server_for_one_task_starts_no_other(shop: Shop) -> None:
             return await client.call_tool("start_task", {"task": "conv_groupnorm"})
 
     refused = asyncio.run(ask())
-    assert refused.is_error and f"for the task {TASK} only" in said(refused)
+    assert refused.is_error and f"no task 'conv_groupnorm' here, but {TASK}." in said(refused)
     assert shop.runs() == []
 
 
