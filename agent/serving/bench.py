@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.doing = ""
-        """What the judge said last about what it does."""
+        """What is being carried out, or what the judge said last about it."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="bench")
         self._held = ExitStack()
         self._place: tuple[Task, Workplace] | None = None
@@ -49,7 +49,7 @@ class Bench:
 
     def tools(self, tools: "Tools") -> "Tools":
         """The same tools, whose calls are carried out here; raise EndRollout where the server stops meanwhile."""
-        return _QueuedTools(tools, self._in_turn)
+        return _QueuedTools(tools, self._in_turn, self._note)
 
     def stop(self, why: str) -> None:
         """Have nobody wait any longer; what is being carried out is abandoned."""
@@ -103,9 +103,15 @@ class Bench:
 class _QueuedTools:
     """As `tools.toolbox.Tools`."""
 
-    def __init__(self, tools: "Tools", in_turn: Callable[[Callable[[], ToolReply]], ToolReply]) -> None:
+    def __init__(
+        self,
+        tools: "Tools",
+        in_turn: Callable[[Callable[[], ToolReply]], ToolReply],
+        note: Callable[[str], None],
+    ) -> None:
         self._tools = tools
         self._in_turn = in_turn
+        self._note = note
 
     def definitions(self) -> list[dict[str, object]]:
         return self._tools.definitions()
@@ -117,7 +123,11 @@ class _QueuedTools:
         self._tools.remember(text)
 
     def call(self, name: str, arguments: str) -> ToolReply:
+        def work() -> ToolReply:
+            self._note(f"carrying out {name}")
+            return self._tools.call(name, arguments)
+
         try:
-            return self._in_turn(lambda: self._tools.call(name, arguments))
+            return self._in_turn(work)
         except StoppedError as error:
             raise EndRollout(EndReason.INTERRUPTED, str(error)) from error

@@ -202,7 +202,7 @@ def test_progress_is_reported_while_a_call_is_carried_out(tmp_path: Path, monkey
     assert len(heard) >= 3
     times = [progress for progress, _ in heard]
     assert times == sorted(set(times))
-    assert {message for _, message in heard} == {"timing the baseline: eager"}
+    assert {message for _, message in heard} == {"carrying out verify"}
 
 
 def test_first_calls_that_come_at_once_begin_one_rollout(shop: Shop) -> None:

@@ -186,6 +186,7 @@ async def connected(url: str, token: str, mode: str) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.server
 def test_over_http_a_client_with_the_token_drives_a_rollout(tmp_path: Path) -> None:
     async def drive(url: str, token: str, mode: str) -> list[bool]:
         async with connected(url, token, mode) as client:
@@ -216,6 +217,7 @@ def initialize(url: str, **headers: str) -> int:
     return httpx2.post(url, json=INITIALIZE, headers={**accepts, **headers}, timeout=60).status_code
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -233,6 +235,7 @@ def test_requests_need_the_token_and_must_be_meant_for_this_machine(
     assert initialize(url, **headers) == status
 
 
+@pytest.mark.server
 def test_a_client_that_ends_its_session_ends_its_rollout_and_no_others(tmp_path: Path) -> None:
     async def drive(url: str) -> None:
         async with connected(url, TOKEN, "legacy") as stays:
@@ -251,6 +254,7 @@ def test_a_client_that_ends_its_session_ends_its_rollout_and_no_others(tmp_path:
     assert counts == {1: DISCONNECTED, 2: DISCONNECTED}
 
 
+@pytest.mark.server
 def test_a_stopped_http_server_ends_its_rollouts(tmp_path: Path) -> None:
     with serving(tmp_path, **{TOKEN_NAME: TOKEN}) as (process, url, _):
         headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
