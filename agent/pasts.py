@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agent.ledger import Ledger
 from agent.strategies.strategy import Past
-from runs.events import Ended, Event, RolloutStarted, ToolReturned
+from runs.events import Event, RolloutStarted, ToolReturned
 from runs.origin import Origin
 from runs.store import RunDirectory
 from runs.strategy_name import StrategyName
@@ -54,7 +54,6 @@ def past_of(name: str, events: Sequence[Event], run: RunDirectory) -> Past:
         name=name,
         origin=started(events).origin or UNKNOWN,
         ledger=Ledger(events),
-        ended=isinstance(events[-1], Ended),
         text_of=run.candidate_text,
         profiles={
             event.reply.candidate: event.reply.text

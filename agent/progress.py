@@ -24,6 +24,7 @@ class Progress:
         """`several` says that rollouts go on at once: each line begins with its rollout's name."""
         self._console = console
         self._several = several
+        self._noted: set[str] = set()
         self._status: Status | None = Status("", console=console) if console.is_terminal else None
 
     def __enter__(self) -> Self:
@@ -47,10 +48,14 @@ class Progress:
             self._status.update(Text(printable(what)))
 
     def note(self, text: str) -> None:
-        """Tell what is being done: in the spinner's line on a terminal, else in a line of its own."""
+        """Tell what is being done: in the spinner's line on a terminal, else in a line of its own.
+
+        Of several rollouts one waits for another all the time, which is told once.
+        """
         if self._status is not None:
             self.waiting_for(text)
-        else:
+        elif not (self._several and text in self._noted):
+            self._noted.add(text)
             self.say(text)
 
     def watcher(self, rollout: str) -> Callable[[Event], None]:

@@ -14,7 +14,8 @@ IDLE_SHARE = 0.02
 # What decides about speed, shown before the rest.
 _TELLING = frozenset(
     """
-    HGMMA HMMA IMMA FFMA HFMA2 FMUL FADD MUFU LDG LDGSTS UTMALDG LDS LDSM STS STG RED ATOM ATOMG BAR SYNCS LDL STL
+    HGMMA HMMA IMMA FFMA HFMA2 FMUL FADD MUFU LDG LDGSTS UTMALDG UBLKCP LDS LDSM STS STG RED ATOM ATOMG BAR SYNCS LDL
+    STL
     """.split()  # noqa: SIM905  a list of names is harder to read when each is quoted
 )
 

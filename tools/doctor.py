@@ -20,8 +20,17 @@ from tools.confinement import tier
 from tools.light_kit import light_kit_state
 from tools.process import run
 from tools.required_sandbox import missing_parts
-from tools.toolchain import find_cuda_home, find_host_compiler, find_sanitizer, find_toolchain, nvcc_version
+from tools.toolchain import (
+    find_cuda_home,
+    find_cuobjdump,
+    find_host_compiler,
+    find_ncu,
+    find_sanitizer,
+    find_toolchain,
+    nvcc_version,
+)
 
+_TOOLKIT = "install all of the CUDA toolkit"
 _BOTH = (Target.CUDA, Target.CPU)
 _KEY_NAMES = ("KERNELWRIGHT_API_KEY", "OPENAI_API_KEY")
 _NEEDED_BYTES = 2 * 2**30
@@ -69,8 +78,14 @@ def examine() -> Report:
         _light_headers,
         _cores,
         _memory,
-        lambda: _optional_tool("ncu", "Nsight Compute, for profiling"),
-        _compute_sanitizer,
+        lambda: _optional_tool("ncu", find_ncu(), "`profile` takes hardware counters from it", _TOOLKIT),
+        lambda: _optional_tool("cuobjdump", find_cuobjdump(), "`disassemble` reads kernels with it", _TOOLKIT),
+        lambda: _optional_tool(
+            "compute-sanitizer",
+            find_sanitizer(),
+            "`sanitize`, `submit` and `score --strict` find errors with it that outputs do not show",
+            f"{_TOOLKIT}, or 'nvidia-cuda-sanitizer-api>=13.5' with pip",
+        ),
         _api_key,
     )
     return Report(findings=tuple(check() for check in checks))
@@ -206,24 +221,10 @@ def _memory() -> Finding:
     return Finding(check="memory", status="ok", found=f"{pages * page / 2**30:.1f} GiB")
 
 
-def _optional_tool(name: str, purpose: str) -> Finding:
-    home = find_cuda_home()
-    beside = None if home is None else shutil.which(name, path=str(home / "bin"))
-    found = shutil.which(name) or beside
-    if found is None:
-        return Finding(check=name, status="note", found=f"not found ({purpose}); optional")
-    return Finding(check=name, status="ok", found=found)
-
-
-def _compute_sanitizer() -> Finding:
-    found = find_sanitizer()
-    if found is None:
-        remedy = "install all of the CUDA toolkit, or 'nvidia-cuda-sanitizer-api>=13.5' with pip"
-        purpose = "`submit` and `score --strict` find errors with it that outputs do not show"
-        return Finding(
-            check="compute-sanitizer", status="note", found=f"not found ({purpose}); optional", remedy=remedy
-        )
-    return Finding(check="compute-sanitizer", status="ok", found=str(found))
+def _optional_tool(name: str, path: Path | None, purpose: str, remedy: str) -> Finding:
+    if path is None:
+        return Finding(check=name, status="note", found=f"not found ({purpose}); optional", remedy=remedy)
+    return Finding(check=name, status="ok", found=str(path))
 
 
 def _sandbox() -> Finding:

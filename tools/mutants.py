@@ -201,7 +201,7 @@ def _alterations(task: Task, oracle: Oracle, seen: Seen, answer: Answer) -> Iter
         yield f"{name} not updated", f"leaves the buffer {name} as it was", _call("buffer_kept", buffer=name)
 
 
-def changed_work(task: Task, oracle: Oracle, seen: "Seen") -> Iterator[Alteration]:
+def changed_work(task: Task, oracle: Oracle, seen: Seen) -> Iterator[Alteration]:
     """The alterations that change what the reference computes, not its answer afterwards."""
     yield from _without_operations(seen)
     yield from _with_other_values(task, oracle)

@@ -30,7 +30,7 @@ NEXT_VALUE = 0.7
 FAULTS: dict[Fault, float] = {"bracket left open": 0.1, "wrong tap order": 0.1, "missing tail": 0.1}
 """The odds of each fault in a version."""
 _REDRAWS = 20
-"""How often it thinks again where it has tried a version before in the conversation."""
+"""How often it thinks again where it knows a version already. One that a fault spoilt may well be tried again."""
 _UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _TIMED = re.compile(r"\b([\d.]+(?:e[+-]?\d+)?) (ns|us|ms|s) a call \(median\)")
 _PARENT = re.compile(r"^# .*: `\w+`, ([\d.]+(?:e[+-]?\d+)?) us, ", re.M)
@@ -72,34 +72,35 @@ class SimulatedModel:
 
 def proposed(draw: random.Random, messages: Sequence[Message]) -> Variant:
     """The next version, drawn by the odds above."""
-    parents, versions, tried = read(messages)
+    parents, versions = read(messages)
+    known = {version.variant for version in (*parents, *versions)}
     fault = draw.choices(["", *FAULTS], [1 - sum(FAULTS.values()), *FAULTS.values()])[0]
-    variant = _first(draw) if not parents and not versions else _edited(draw, parents, versions)
+    variant = _edited(draw, parents, versions) if known else _first(draw)
     for _ in range(_REDRAWS):
-        if variant not in tried:
+        if variant not in known:
             break
-        variant = _first(draw) if not parents and not versions else _edited(draw, parents, versions)
+        variant = _edited(draw, parents, versions)
     return variant.model_copy(update={"fault": fault})
 
 
-def read(messages: Sequence[Message]) -> tuple[list[Version], list[Version], list[Variant]]:
-    """What a conversation tells: the candidates of the opening, right versions since, and all that was tried."""
+def read(messages: Sequence[Message]) -> tuple[list[Version], list[Version]]:
+    """What a conversation tells: the candidates of the opening, and right versions since."""
     parents: list[Version] = []
     versions: list[Version] = []
-    tried: list[Variant] = []
+    compiled: list[Variant] = []
     right = False
     for message in messages:
         if isinstance(message, UserMessage):
             times = [1e3 * float(found) for found in _PARENT.findall(message.text)]
             parents += [Version(*pair) for pair in zip(variants_in(message.text), times, strict=True)]
         elif isinstance(message, AssistantMessage):
-            tried += [found for call in message.tool_calls for found in variants_in(_code(call))]
+            compiled += [found for call in message.tool_calls for found in variants_in(_code(call))]
         elif isinstance(message, ToolMessage) and message.call_id.startswith("verify"):
             # What is wrong on other shapes may well be timed on this one.
             right = message.text.startswith("correct")
         elif isinstance(message, ToolMessage) and right and (timed := _TIMED.search(message.text)) is not None:
-            versions.append(Version(tried[-1], float(timed[1]) * _UNITS_NS[timed[2]]))
-    return parents, versions, [variant.model_copy(update={"fault": ""}) for variant in tried]
+            versions.append(Version(compiled[-1], float(timed[1]) * _UNITS_NS[timed[2]]))
+    return parents, versions
 
 
 def _first(draw: random.Random) -> Variant:

@@ -19,7 +19,6 @@ class Past:
     name: str
     origin: Origin
     ledger: Ledger
-    ended: bool
     text_of: Callable[[str], str]
     """The text of a candidate of this rollout, by its id."""
     profiles: Mapping[str, str] = field(default_factory=dict)

@@ -61,7 +61,6 @@ def attempt(turn: int, text: str, speedup: float | None, spread: float = 0.02) -
 def past(
     name: str,
     *attempts: tuple[str, float | None],
-    ended: bool = True,
     island: int | None = None,
     profiles: dict[str, str] | None = None,
 ) -> Past:
@@ -70,7 +69,7 @@ def past(
     texts = {Candidate(text).id: text for text, _ in attempts}
     told = {Candidate(text).id: said for text, said in (profiles or {}).items()}
     origin = Origin(strategy=StrategyName.EVOLVE, island=island)
-    return Past(name, origin, Ledger(events), ended, texts.__getitem__, told)
+    return Past(name, origin, Ledger(events), texts.__getitem__, told)
 
 
 def _returned(turn: int, tool: str, result: ToolResult, candidate: str) -> ToolReturned:

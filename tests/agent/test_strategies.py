@@ -32,13 +32,13 @@ def parents(start: Start | None) -> list[str]:
 def test_single_starts_once_whatever_became_of_it() -> None:
     single = strategy_of(config(StrategyName.SINGLE))
     assert parents(single.next_start(())) == []
-    assert single.next_start([past("rollout-1", ended=False)]) is None
+    assert single.next_start([past("rollout-1")]) is None
     assert single.next_start([past("rollout-1", ("wrong", None))]) is None
 
 
 def test_best_of_starts_all_afresh_and_at_once() -> None:
     best_of = strategy_of(config(StrategyName.BEST_OF, rollouts=3))
-    going_on = [past(f"rollout-{number}", ("good", 2.0), ended=False) for number in range(3)]
+    going_on = [past(f"rollout-{number}", ("good", 2.0)) for number in range(3)]
     for count in range(3):
         start = best_of.next_start(going_on[:count])
         assert parents(start) == [] and start is not None and start.lessons == ()
@@ -47,7 +47,7 @@ def test_best_of_starts_all_afresh_and_at_once() -> None:
 
 def test_refine_starts_from_the_best_right_candidate_of_all_rollouts() -> None:
     refine = strategy_of(config(StrategyName.REFINE, rollouts=4))
-    before = [past("rollout-1", ("a", 1.5), ("b", 3.0)), past("rollout-2", ("c", 2.0), ("d", None), ended=False)]
+    before = [past("rollout-1", ("a", 1.5), ("b", 3.0)), past("rollout-2", ("c", 2.0), ("d", None))]
     start = refine.next_start(before)
     assert parents(start) == ["b"]
     assert start is not None

@@ -50,9 +50,9 @@ CUDA = """
 __global__ void copy_kernel(const float* x, float* out, long long count) {
     __shared__ float line[4096];
     long long at = blockIdx.x * 128ll + threadIdx.x;
-    line[threadIdx.x * 32] = at < count ? x[at] : 0.0f;
+    line[threadIdx.x] = at < count ? x[at] : 0.0f;
     __syncthreads();
-    if (at < count) out[at] = line[threadIdx.x * 32];
+    if (at < count) out[at] = line[threadIdx.x];
 }
 
 __global__ void double_kernel(const float* x, float* out, long long count) {

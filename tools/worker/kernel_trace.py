@@ -36,11 +36,12 @@ class KernelTrace:
             path = Path(folder) / "trace.json"
             result.save(str(path))
             events = json.loads(path.read_text(errors="replace"))["traceEvents"]
-        ran = [_launch(event) for event in events if event.get("ph") == "X" and event.get("cat") in _KINDS]
+        ran = [launch_of(event) for event in events if event.get("ph") == "X" and event.get("cat") in _KINDS]
         return sorted(ran, key=lambda each: each["start_ns"])[:MOST_KEPT]
 
 
-def _launch(event: dict[str, Any]) -> dict[str, Any]:
+def launch_of(event: dict[str, Any]) -> dict[str, Any]:
+    """What `tools.replies.Traced` has of an event of the file; times there are in microseconds."""
     told = event.get("args", {})
     return {
         "name": str(event["name"])[:_NAME_WIDTH],
