@@ -20,7 +20,7 @@ from tiers import needs_bubblewrap, without_bubblewrap
 
 from tasks.spec import Target
 from tools import confinement
-from tools import judge as judge_module
+from tools import session as session_module
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.lease import lease
@@ -237,7 +237,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             made.started = time.monotonic()
             yield
 
-        patch.setattr(judge_module, "lease", noted)
+        patch.setattr(session_module, "lease", noted)
         with Judge(task, Target.CPU, limits=LIMITS) as judge:
             made = Bench(judge, Path(folder))
             result, _ = made.verify(HONEST)
