@@ -55,6 +55,8 @@ class Desk:
         self._bench = bench
         self._root = root
         self._seats: dict[str | None, Seat] = {}
+        self._stopped = ""
+        """Why nothing goes on any more; empty while something may."""
         self._beginning = threading.Lock()
         """One rollout is begun at a time."""
 
@@ -101,6 +103,9 @@ class Desk:
                 before.caller.leave(BEGAN_ANEW)
                 before.thread.join()
             seat = self._seats[session] = self._seat(task, client)
+        if self._stopped:
+            # It was begun while all others were told to end.
+            seat.caller.leave(self._stopped)
         return seat
 
     def leave(self, session: str | None) -> None:
@@ -111,6 +116,7 @@ class Desk:
 
     def stop(self, why: str) -> None:
         """Tell all rollouts to end, now, and everybody not to wait any longer."""
+        self._stopped = self._stopped or why
         for seat in tuple(self._seats.values()):
             seat.caller.leave(why)
         self._bench.stop(why)
