@@ -12,7 +12,7 @@ from agent.quirks import options_for
 from agent.recorded import NAME, RecordedModel, find_recording, recording_of
 from agent.simulated.model import NAME as SIMULATED
 from agent.simulated.model import SimulatedModel
-from runs.config import Limits, ModelOptions, Prices
+from runs.config import Driver, Limits, ModelOptions, Prices
 from tasks.errors import UsageError
 from tasks.spec import Target
 
@@ -34,6 +34,7 @@ class Choice:
     options: ModelOptions | None = None
     """How the server is asked; None for a recording."""
     recorded_from: str | None = None
+    driver: Driver = Driver.MODEL
     prices: Prices | None = None
     by_default: bool = False
     """True where nothing was named and no key was found."""

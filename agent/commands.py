@@ -1,4 +1,4 @@
-"""The commands `run`, `resume` and `fork`: optimization runs of a model on a task."""
+"""The commands `run`, `resume` and `fork` have a model work on a task; with `serve` and `tool`, others do."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +27,8 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(resume)
     app.command()(fork)
+    app.command()(serve)
+    app.command()(tool)
 
 
 def run(
@@ -169,4 +171,65 @@ def fork(
         out=out,
         note=note,
         require=require,
+    )
+
+
+def serve(
+    task: Annotated[
+        str | None,
+        typer.Argument(help="The only task that is served, as of `run`; without it, clients choose among all."),
+    ] = None,
+    target: Annotated[
+        Target | None, typer.Option(help="Where candidates run; by default cuda where there is a GPU, else cpu.")
+    ] = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Listen for HTTP in place of standard input, on this machine only.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="With --http: the loopback address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --http: the port; 0 for any free one.")] = 8000,
+    out: Annotated[Path, typer.Option(help="The directory under which each rollout is kept as a run.")] = LOCAL,
+    require: RequireSandboxOption = None,
+) -> None:
+    """Offer the tools to other agents over MCP, and keep a transcript of what they do with them. Over HTTP, clients
+    must show the token that is printed at the start, or the one in KERNELWRIGHT_TOKEN."""
+    from agent.serving.command import serve_tools
+
+    serve_tools(task, target=target, out=out, address=(host, port) if http else None, require=require)
+
+
+def tool(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="compile_kernel, verify, benchmark, profile, sanitize, disassemble, read_guide, diff_best or submit."
+        ),
+    ],
+    run: Annotated[Path, typer.Option(help="The directory of the run that the call belongs to; made on first use.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="A candidate's file, compiled first where the run has not seen it; by default the candidate compiled "
+            "last. Of read_guide, the name of a guide."
+        ),
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(metavar="ID", help="A candidate compiled before in this run, in place of a file.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Of disassemble: a part of the kernel's name.")] = None,
+    task: Annotated[str | None, typer.Option(help="What the run is of, as of `run`; needed on first use.")] = None,
+    target: Annotated[
+        Target | None, typer.Option(help="On first use: where candidates run; by default cuda where there is a GPU.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each result's record, one JSON object a line.")
+    ] = False,
+    require: RequireSandboxOption = None,
+) -> None:
+    """Carry out one tool call from a shell, and append it to a run. Exits with 0 where the answer is good, 1 for a
+    fault of the candidate, 2 after bad usage, 3 if this machine cannot answer."""
+    from agent.by_hand import call_by_hand
+    from agent.hand_calls import Typed
+
+    call_by_hand(
+        Typed(name, file, candidate, kernel), run=run, task=task, target=target, as_json=as_json, require=require
     )

@@ -32,8 +32,14 @@ def opening(start: Start) -> str:
 
 
 def phrase(name: str) -> str:
-    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `stuck`."""
+    """One of the short fixed texts: `opening`, `nudge`, `cut_off`, `over`, `stuck`, `instructions`,
+    `not_begun`, `killed`."""
     return _render(name)
+
+
+def rollout_over(how: str) -> str:
+    """What a client hears that calls a tool of a rollout that has ended; `how` says how it ended."""
+    return _render("rollout_over", how=how)
 
 
 def compaction_note(

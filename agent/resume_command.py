@@ -6,7 +6,7 @@ from agent.choice import Choice, choose, require_prices
 from agent.recorded import NAME as RECORDED
 from agent.running import roll_out
 from agent.session import Plan
-from runs.config import Limits, ModelOptions, RunConfig
+from runs.config import Driver, Limits, ModelOptions, RunConfig
 from runs.find import find_run
 from runs.origin import StrategyConfig
 from runs.strategy_name import StrategyName
@@ -73,7 +73,16 @@ def target_of(config: RunConfig) -> Target:
 
 
 def choice_of(config: RunConfig, target: Target, base_url: str | None, asked: ModelOptions) -> Choice:
-    """The model of a run, from a server that has perhaps moved, asked as before but for what `asked` sets."""
+    """The model of a run, from a server that has perhaps moved, asked as before but for what `asked` sets.
+
+    Raises:
+        UsageError: there is none, because somebody else called the tools.
+    """
+    if config.driver is not Driver.MODEL:
+        raise UsageError(
+            f"The calls of the run {config.id} came from outside ({config.model}), so there is no model to ask. "
+            "`kernelwright fork RUN --at TURN --model MODEL` has one go on; a run of `kernelwright tool` goes on by it."
+        )
     model = config.model
     if config.recorded_from is not None:
         model = f"{RECORDED}:{config.recorded_from.rpartition('/')[0]}"

@@ -66,7 +66,7 @@ def resumed(
     Raises:
         RunFormatError: a candidate's text is missing.
     """
-    for candidate in _compiled(events):
+    for candidate in compiled(events):
         tools.remember(run.candidate_text(candidate))
     if isinstance(client, RecordedModel):
         client.skip(sum(isinstance(event, ModelReplied) for event in events))
@@ -98,7 +98,7 @@ def spending_of_run(rollouts: Sequence[Sequence[Event]]) -> Spending:
     )
 
 
-def _compiled(events: Sequence[Event]) -> list[str]:
+def compiled(events: Sequence[Event]) -> list[str]:
     """The ids of the candidates of a transcript, in the order in which each was compiled last."""
     compiled = (event for event in events if isinstance(event, ToolReturned) and event.tool == "compile_kernel")
     ids = [event.reply.candidate for event in compiled if event.reply.candidate is not None]

@@ -29,7 +29,7 @@ from runs.store import RunDirectory, create_run, new_run_id
 from runs.summary import started as started_event
 from runs.surroundings import commit, versions
 from tasks.errors import RunFormatError
-from tasks.loader import Task
+from tasks.loader import Task, all_tasks
 from tasks.spec import Target
 from tools.briefing import Briefing
 
@@ -62,31 +62,38 @@ class Plan:
 
 def create(plan: Plan, briefing: Briefing) -> RunDirectory:
     """Make the run's directory, with everything that is known before the first reply."""
-    now = datetime.now(UTC)
-    return create_run(
-        plan.root,
-        RunConfig(
-            id=new_run_id(now),
-            created=now,
-            task=plan.task.name,
-            task_argument=plan.task_argument,
-            target=plan.target,
-            model=plan.choice.name,
-            base_url=plan.choice.base_url,
-            recorded_from=plan.choice.recorded_from,
-            rollouts=plan.strategy.rollouts,
-            strategy=plan.strategy,
-            limits=plan.limits,
-            budget=plan.budget,
-            prices=plan.choice.prices,
-            model_options=plan.choice.options,
-            versions=versions(),
-            commit=commit(),
-            machine=briefing.machine,
-            provenance=plan.note or _provenance(plan.choice),
-            forked_from=plan.forked_from,
-        ),
+    return create_run(plan.root, configuration(plan, briefing, new_run_id(datetime.now(UTC))))
+
+
+def configuration(plan: Plan, briefing: Briefing, run_id: str) -> RunConfig:
+    """What a run's record says of it before the first reply."""
+    return RunConfig(
+        id=run_id,
+        created=datetime.now(UTC),
+        task=plan.task.name,
+        task_argument=plan.task_argument,
+        target=plan.target,
+        model=plan.choice.name,
+        driver=plan.choice.driver,
+        base_url=plan.choice.base_url,
+        recorded_from=plan.choice.recorded_from,
+        rollouts=plan.strategy.rollouts,
+        strategy=plan.strategy,
+        limits=plan.limits,
+        budget=plan.budget,
+        prices=plan.choice.prices,
+        model_options=plan.choice.options,
+        versions=versions(),
+        commit=commit(),
+        machine=briefing.machine,
+        provenance=plan.note or _provenance(plan.choice),
+        forked_from=plan.forked_from,
     )
+
+
+def lasting_argument(task: Task) -> str:
+    """How a run's record names a task so that it is found again from any directory."""
+    return task.name if task in all_tasks() else str(task.path.resolve())
 
 
 class Session:

@@ -11,6 +11,7 @@ from agent.ledger import Attempt, Ledger
 from runs.events import Event, RolloutStarted, ToolReturned
 from runs.terminal import duration, speedup
 from tasks.record import Record
+from tools import toolbox
 from tools.results import ToolReply
 from tools.text_results import Compared, GuideRead
 from tools.toolbox import Tools, definition, problems, refuse, shown
@@ -60,7 +61,7 @@ class Toolset:
 
     def definitions(self) -> list[dict[str, object]]:
         """The tools in the JSON form of Chat Completions `tools`."""
-        return [*self._toolbox.definitions(), *(definition(name, kind) for name, kind in _OWN.items())]
+        return [*self._toolbox.definitions(), *_own_definitions()]
 
     def candidate_text(self, candidate_id: str) -> str:
         """The text of a candidate seen in this toolset; raises KeyError for an id it has not seen."""
@@ -73,6 +74,8 @@ class Toolset:
     def call(self, name: str, arguments: str) -> ToolReply:
         """Carry out one call; `arguments` is the JSON text the model wrote. Never raises for the model's mistakes."""
         kind = _OWN.get(name)
+        if name not in tool_names():
+            return refuse(f"there is no tool {name!r}; the tools are {', '.join(tool_names())}.")
         if kind is None:
             return self._toolbox.call(name, arguments)
         try:
@@ -105,6 +108,20 @@ class Toolset:
         return ToolReply(
             text="\n".join([heading, *shown]), result=Compared(candidate=found.id, best=best.id), candidate=found.id
         )
+
+
+def definitions() -> list[dict[str, object]]:
+    """The tools of every toolset, in the JSON form of Chat Completions `tools`."""
+    return [*toolbox.definitions(), *_own_definitions()]
+
+
+def tool_names() -> tuple[str, ...]:
+    """The names of all of them."""
+    return (*toolbox.tool_names(), *_OWN)
+
+
+def _own_definitions() -> list[dict[str, object]]:
+    return [definition(name, kind) for name, kind in _OWN.items()]
 
 
 def _best(ledger: Ledger, events: Sequence[Event]) -> _Known | None:

@@ -1,5 +1,6 @@
 """What a run was asked to do and where: the contents of `run.json`, complete enough to run it again."""
 
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
@@ -97,6 +98,17 @@ class ModelOptions(Record):
     """Whether a reply may hold several tool calls; None says nothing about it."""
 
 
+class Driver(StrEnum):
+    """Who makes the tool calls of a run."""
+
+    MODEL = "model"
+    """A model, asked by our own loop."""
+    CLIENT = "client"
+    """An agent that called the tools through `kernelwright serve`."""
+    SHELL = "shell"
+    """Whoever typed or scripted `kernelwright tool`."""
+
+
 class RunConfig(Record):
     """The resolved configuration of a run, with the versions and the machine it ran on."""
 
@@ -109,6 +121,8 @@ class RunConfig(Record):
     target: Target | None
     """None for an imported run: its file does not say where its candidates ran."""
     model: str
+    """Its name; of a run that no model of ours drives, who called the tools."""
+    driver: Driver = Driver.MODEL
     base_url: str | None = None
     recorded_from: str | None = None
     """The transcript whose replies were fed to the loop, for the `recorded` model."""

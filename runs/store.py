@@ -134,9 +134,20 @@ def check_writable(root: Path) -> None:
 
 
 def create_run(root: Path, config: RunConfig) -> RunDirectory:
-    """Make a run's directory with its configuration in it."""
-    run = RunDirectory(root / config.task / config.id)
+    """Make a run's directory, below a root, with its configuration in it."""
+    return create_run_at(root / config.task / config.id, config)
+
+
+def create_run_at(path: Path, config: RunConfig) -> RunDirectory:
+    """Make a run's directory, which may be there but empty, with its configuration in it.
+
+    Raises:
+        UsageError: it holds something, or cannot be written.
+    """
+    run = RunDirectory(path)
     try:
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
         run.path.mkdir(parents=True)
         run.candidates.mkdir()
         _write_atomically(run.path / CONFIG_NAME, config.model_dump_json(indent=2).encode() + b"\n")

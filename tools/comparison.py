@@ -182,18 +182,28 @@ def _explain(
 
 
 def _where_wrong(output: torch.Tensor, exact: torch.Tensor, allowed: Limits) -> str:
-    """How many elements are off, and whether they lie at the ends of the last dimension."""
+    """How many elements are off, in how many channels, and whether they lie at the ends of the last dimension."""
     least = allowed.peak * max(rms_of(exact), SMALLEST_RMS)
     count = 0
     length = exact.shape[-1] if exact.ndim else 1
     columns = torch.zeros(length, dtype=torch.bool, device=exact.device)
+    channels = torch.zeros(exact.shape[1] if exact.ndim > 2 else 1, dtype=torch.bool, device=exact.device)
     for piece in pieces_of(exact):
-        off = ((output[piece].to(torch.float64) - exact[piece]).abs() > least).reshape(-1, *exact[piece].shape[-1:])
+        off = (output[piece].to(torch.float64) - exact[piece]).abs() > least
         count += int(off.sum())
-        columns[piece[-1] if piece else slice(None)] |= off.any(0)
+        columns[piece[-1] if piece else slice(None)] |= off.reshape(-1, *exact[piece].shape[-1:]).any(0)
+        if exact.ndim > 2:
+            channels[piece[1]] |= off.transpose(0, 1).flatten(1).any(1)
     share = count / exact.numel()
     text = f" {share:.1%} of the elements are off by more than the element limit"
+    wrong = channels.nonzero().flatten()
+    if 0 < len(wrong) < len(channels):
+        text += f", in {len(wrong)} of {len(channels)} channels, first in {int(wrong[0])}"
     if length > 1 and 0 < share < 0.5:
         ends = columns.nonzero().flatten()
-        text += f", all of them between {int(ends[0])} and {int(ends[-1])} along the last dimension (length {length})"
+        first, last = int(ends[0]), int(ends[-1])
+        text += f", all of them between {first} and {last} along the last dimension (length {length})"
+        if first == 0 or last == length - 1:
+            edge = "the left edge" if first == 0 else "the right edge"
+            text += ", from edge to edge" if last - first == length - 1 else f", at {edge}"
     return text + "."

@@ -298,9 +298,9 @@ class Judge:
             return ()
         return self._pace.baselines
 
-    def briefing(self) -> Briefing:
-        """What a model is told before it starts."""
-        return brief(self._session, self.baselines())
+    def briefing(self, *, timed: bool = True) -> Briefing:
+        """What a model is told before it starts; without the time to beat where it is not to be `timed`."""
+        return brief(self._session, self.baselines() if timed else ())
 
     def _timer_for_other(self, against: Candidate) -> Timer:
         try:

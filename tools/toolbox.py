@@ -102,7 +102,7 @@ class Toolbox:
 
     def definitions(self) -> list[dict[str, object]]:
         """The tools in the JSON form of Chat Completions `tools`."""
-        return [definition(name, arguments) for name, arguments in _TOOLS.items()]
+        return definitions()
 
     def candidate_text(self, candidate_id: str) -> str:
         """The text of a candidate seen in this toolbox; raises KeyError for an id it has not seen."""
@@ -170,6 +170,16 @@ class Toolbox:
     @staticmethod
     def _reply(candidate: Candidate, result: ToolResult, *, ends_rollout: bool = False) -> ToolReply:
         return ToolReply(text=describe(result), result=result, candidate=candidate.id, ends_rollout=ends_rollout)
+
+
+def definitions() -> list[dict[str, object]]:
+    """The tools of every toolbox, in the JSON form of Chat Completions `tools`."""
+    return [definition(name, arguments) for name, arguments in _TOOLS.items()]
+
+
+def tool_names() -> tuple[str, ...]:
+    """The names of the tools of every toolbox."""
+    return tuple(_TOOLS)
 
 
 def refuse(message: str) -> ToolReply:

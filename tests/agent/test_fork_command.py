@@ -187,7 +187,9 @@ def test_fork_of_a_run_that_lost_a_candidate_leaves_nothing(
 
 
 def test_resuming_what_is_over_says_so(source: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resume_command, "choose", lambda *_, **__: Choice(name="first", make_client=lambda: SILENT))
+    monkeypatch.setattr(
+        resume_command, "choose", lambda *_, **__: Choice(name="first", make_client=lambda: ScriptedModel([]))
+    )
     app = typer.Typer()
     commands.register(app)
     result = CliRunner().invoke(app, ["resume", str(source.path)])

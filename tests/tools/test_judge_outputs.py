@@ -133,6 +133,7 @@ def test_where_the_wrong_elements_lie(judge: Judge) -> None:
     zeroed = "z[..., : min(2, z.shape[-1] // 8)] += 1.0\nreturn z"
     message = message_of(judge.verify(candidate_of(NORMALISED, (LAST, zeroed))))
     assert "all of them between 0 and 1 along the last dimension" in message
+    assert message.endswith(", at the left edge.")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Others' agents at our tools: the Model Context Protocol (MCP) server behind `kernelwright serve`."""
