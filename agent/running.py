@@ -65,7 +65,9 @@ def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
     with _termination_as_interrupt(), Progress(console, several=parallel > 1) as progress:
         if choice.by_default:
             progress.say("No key is set (OPENAI_API_KEY), so the replies of a recorded run are used.")
-        progress.say(f"{plan.task.name} on {plan.target.value}, {choice.recorded_from or choice.name}")
+        # Also where: a run that is resumed or forked names the server, which somebody else may have written.
+        where = "" if choice.base_url is None else f" at {choice.base_url}"
+        progress.say(f"{plan.task.name} on {plan.target.value}, {choice.recorded_from or choice.name}{where}")
         progress.note("measuring the baselines")
         with workplace(plan.task, plan.target, parallel, progress.note) as place:
             run = open_run(place)

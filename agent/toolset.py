@@ -75,7 +75,7 @@ class Toolset:
         """Carry out one call; `arguments` is the JSON text the model wrote. Never raises for the model's mistakes."""
         kind = _OWN.get(name)
         if name not in tool_names():
-            return refuse(f"there is no tool {name!r}; the tools are {', '.join(tool_names())}.")
+            return refuse(f"there is no tool {shown(name)}; the tools are {', '.join(tool_names())}.")
         if kind is None:
             return self._toolbox.call(name, arguments)
         try:

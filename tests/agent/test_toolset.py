@@ -192,3 +192,18 @@ def test_all_other_calls_are_the_toolboxs() -> None:
     assert tools.call("verify", "{}").text == "verify {}"
     names = [item["function"]["name"] for item in json.loads(json.dumps(tools.definitions()))]
     assert names == ["verify", "read_guide", "diff_best"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("x" * 10_000, {}),
+        ("read_guide", {"name": "x" * 10_000}),
+        ("diff_best", {"candidate": "x" * 10_000}),
+        ("diff_best", {"x" * 10_000: 1}),
+    ],
+)
+def test_what_a_model_makes_up_is_not_repeated_at_length(name: str, arguments: dict[str, object]) -> None:
+    reply = toolset(events(built(FAST), timed(FAST, 2.0))).call(name, json.dumps(arguments))
+    assert isinstance(reply.result, Refused)
+    assert "xxx" in reply.text and len(reply.text) < 1_500
