@@ -69,6 +69,6 @@ def _replayable(call: ToolCall) -> str:
     """Arguments that a server will take back; broken JSON in the history makes some refuse every later request."""
     try:
         parsed = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "{}"
     return call.arguments if isinstance(parsed, dict) else "{}"

@@ -103,7 +103,7 @@ def _docstring(reply: ModelReplied, call_id: str) -> str:
     arguments = next((call.arguments for call in reply.tool_calls if call.id == call_id), "")
     try:
         parsed = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     code = parsed.get("kernel_code") if isinstance(parsed, dict) else None
     return Candidate(code).docstring if isinstance(code, str) else ""

@@ -47,5 +47,5 @@ def _kind(tool: str, arguments: str, reply: ToolReply) -> _Kind:
 def _canonical(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

@@ -127,7 +127,7 @@ def _split_code(arguments: str) -> tuple[str, str]:
     """The candidate's code among the arguments, if any, and the other arguments."""
     try:
         parsed = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", arguments
     code = parsed.get("kernel_code") if isinstance(parsed, dict) else None
     if not isinstance(code, str):

@@ -66,15 +66,20 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str, desk: Desk) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = b"Bearer " + os.fsencode(token)
         self._desk = desk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] != "http":
+            # Nothing here speaks anything else; the token could not be asked for.
+            await send({"type": "websocket.close"})
+            return
         request = Request(scope)
-        shown = request.headers.get("authorization", "").encode()
+        # Starlette reads bytes as Latin-1.
+        shown = request.headers.get("authorization", "").encode("latin-1")
         if not hmac.compare_digest(shown, self._expected):
             await _refused()(scope, receive, send)
             return

@@ -5,9 +5,10 @@ verdict and the figures; of a call whose arguments are no JSON object, their tex
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 from pydantic import Field, JsonValue
 
@@ -241,7 +242,7 @@ def _turn(turn: Turn, *, made_here: bool) -> Step:
 
 def _call(call: ToolCall) -> Call:
     try:
-        arguments = json.loads(call.arguments, parse_constant=_refuse)
+        arguments = json.loads(call.arguments, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         arguments = None
     known = isinstance(arguments, dict)
@@ -253,8 +254,14 @@ def _call(call: ToolCall) -> Call:
     )
 
 
-def _refuse(constant: str) -> JsonValue:
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    """A number; `1e999` would become Infinity."""
+    value = float(digits)
+    return value if math.isfinite(value) else _refuse(digits)
 
 
 def _result(event: ToolReturned) -> Result:
