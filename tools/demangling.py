@@ -30,7 +30,9 @@ def grows(name: str) -> bool:
     if len(name) > LONGEST_MANGLED:
         return True
     doubled = min(len(_BACK.findall(name)), LONGEST.bit_length())
-    return len(name) ** (1 + len(_EXPANSION.findall(name))) << doubled > LONGEST
+    powers = min(len(_EXPANSION.findall(name)), 4)
+    size: int = len(name) ** (1 + powers)
+    return size << doubled > LONGEST
 
 
 def nested_name(mangled: str) -> str:

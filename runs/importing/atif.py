@@ -13,7 +13,6 @@ from runs.events import ToolCall, Usage
 from runs.importing.document import ForeignForm, ForeignFormatError, parse_json, read_form, text_of, without
 from runs.importing.draft import Draft, Reply
 
-
 _MANY = 1 << 63
 """Not a number of tokens."""
 
