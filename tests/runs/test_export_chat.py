@@ -166,7 +166,7 @@ def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path, monkey
 
 
 def test_an_export_never_takes_the_place_of_a_runs_own_file(tmp_path: Path) -> None:
-    run = write_run(tmp_path, {"rollout-1": events()})
+    run = write_run(tmp_path)
     transcript = run.transcript("rollout-1")
     before = transcript.read_bytes()
     link = tmp_path / "elsewhere.json"
