@@ -142,7 +142,9 @@ def create_run_at(path: Path, config: RunConfig) -> RunDirectory:
         run.candidates.mkdir()
         _write_atomically(run.path / CONFIG_NAME, config.model_dump_json(indent=2).encode() + b"\n")
     except FileExistsError as error:
-        raise UsageError(f"{run.path} exists already; a run is never written over. Choose another directory.") from error
+        raise UsageError(
+            f"{run.path} exists already; a run is never written over. Choose another directory."
+        ) from error
     except OSError as error:
         raise _unwritable(run.path, error) from error
     return run

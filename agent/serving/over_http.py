@@ -11,7 +11,11 @@ from collections.abc import Mapping
 
 import uvicorn
 from mcp.server import Server
+from mcp.server.streamable_http import MCP_PROTOCOL_VERSION_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import UnsupportedProtocolVersionErrorData
+from mcp_types.jsonrpc import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -62,7 +66,8 @@ def token_from(environment: Mapping[str, str]) -> tuple[str, bool]:
 
 
 class Guard:
-    """Lets requests through that show the token, and tells the desk when a client ends its session."""
+    """Lets requests through that show the token and are of a version with sessions, which tell the rollouts of several
+    clients apart; tells the desk when a client ends its session."""
 
     def __init__(self, app: ASGIApp, token: str, desk: Desk) -> None:
         self._app = app
@@ -83,10 +88,22 @@ class Guard:
         if not hmac.compare_digest(shown, self._expected):
             await _refused()(scope, receive, send)
             return
+        asked = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        if asked is not None and asked not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await _wants_session(asked)(scope, receive, send)
+            return
         await self._app(scope, receive, send)
         session = request.headers.get(SESSION_HEADER)
         if request.method == "DELETE" and session is not None:
             self._desk.leave(session)
+
+
+def _wants_session(asked: str) -> JSONResponse:
+    """Tells a client of a version without sessions which versions there are; clients then take one of those."""
+    data = UnsupportedProtocolVersionErrorData(supported=list(HANDSHAKE_PROTOCOL_VERSIONS), requested=asked)
+    said = "this server keeps a rollout for each session; take a version of the protocol that has sessions"
+    error = {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": said, "data": data.model_dump(mode="json")}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=400)
 
 
 def _refused() -> JSONResponse:
