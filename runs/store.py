@@ -152,7 +152,8 @@ def create_run_at(path: Path, config: RunConfig) -> RunDirectory:
 
 def _unwritable(path: Path, error: OSError) -> UsageError:
     return UsageError(
-        f"{path} cannot be written ({error.strerror}). Choose another directory (--out, or --run of `tool`), or make room."
+        f"{path} cannot be written ({error.strerror}). Choose another directory (--out, or --run of `tool`), or make "
+        "room."
     )
 
 

@@ -22,8 +22,8 @@ _CHANGES = (
 
 
 def likely_mistake(session: Session, subject: Subject, plan: Plan, failed: Asked, output: str, first: Returned) -> str:
-    """A sentence on the likely class of mistake, or an empty text. Never raises: the candidate was found wrong, and what
-    it does meanwhile, or what cannot be found out about it, changes nothing about that.
+    """A sentence on the likely class of mistake, or an empty text. Never raises: the candidate was found wrong, and
+    neither what it does meanwhile nor what cannot be found out about it changes that.
 
     Args:
         session: of the task.

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import uvicorn
 from mcp.server import Server
-from mcp.server.streamable_http import MCP_PROTOCOL_VERSION_HEADER
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import UnsupportedProtocolVersionErrorData
 from mcp_types.jsonrpc import UNSUPPORTED_PROTOCOL_VERSION
@@ -25,6 +24,7 @@ from agent.serving.server import SESSION_HEADER
 from tasks.errors import UsageError
 
 PATH = "/mcp"
+VERSION_HEADER = "mcp-protocol-version"
 TOKEN_NAME = "KERNELWRIGHT_TOKEN"
 IDLE_S = 24 * 3600.0
 """How long a client may be silent before its session is forgotten; an agent may think for long between two calls."""
@@ -88,7 +88,7 @@ class Guard:
         if not hmac.compare_digest(shown, self._expected):
             await _refused()(scope, receive, send)
             return
-        asked = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        asked = request.headers.get(VERSION_HEADER)
         if asked is not None and asked not in HANDSHAKE_PROTOCOL_VERSIONS:
             await _wants_session(asked)(scope, receive, send)
             return
