@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from agent.address import without_secrets
+from agent.address import require_address, require_key, without_secrets
 from agent.model import ModelClient
 from agent.prices import prices_of
 from agent.quirks import options_for
@@ -53,7 +53,7 @@ def choose(
     Of `asked`, only what was set explicitly counts; the rest is the table's of quirks. A run that is resumed gives the
     options that its configuration holds.
     """
-    key = next((environment[name] for name in KEY_NAMES if environment.get(name)), None)
+    key = next((require_key(name, environment[name]) for name in KEY_NAMES if environment.get(name, "").strip()), None)
     url = base_url or environment.get("OPENAI_BASE_URL") or None
     if model is None and key is None and url is None:
         return _recorded(None, task, target, by_default=True)
@@ -61,8 +61,10 @@ def choose(
         return _recorded(model.removeprefix(NAME).removeprefix(":") or None, task, target)
     if model is not None and (model == SIMULATED or model.startswith(f"{SIMULATED}:")):
         return _simulated(model)
+    if url is not None:
+        require_address(url)
     if model is None and url is not None:
-        raise UsageError(f"Which model of {url}? Name one with --model.")
+        raise UsageError(f"Which model of {without_secrets(url)}? Name one with --model.")
     model = model or DEFAULT_MODEL
     if key is None and url is None:
         raise UsageError(

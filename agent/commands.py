@@ -78,7 +78,8 @@ def run(
     note: Annotated[str | None, typer.Option(help="How this run is made, for its record.")] = None,
     require: RequireSandboxOption = None,
 ) -> None:
-    """Let a model write, verify and time kernels for TASK, and keep the transcript."""
+    """Let a model write, verify and time kernels for TASK, and keep the transcript.
+    Exits with 0: all rollouts ended by themselves, 2: bad usage, 3: server or machine failed, 130: stopped."""
     from agent.running import run_on_task
     from agent.strategies.choosing import configured
     from runs.config import Limits, ModelOptions

@@ -1,10 +1,17 @@
 """The conversation of one rollout as the model's server is to see it: a head, then one group of messages a turn."""
 
 import json
+import re
 
 from agent.model import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agent.window import size_of
+from runs.arguments import parsed_arguments
 from runs.events import Compacted, Event, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
+
+MOST_NAME = 64
+"""Characters of a tool's name that every server takes back."""
+_UNUSUAL = re.compile("[^a-zA-Z0-9_-]")
+"""What OpenAI refuses in the name of a call, also of one that its own model made, such as `functions.verify`."""
 
 
 class Conversation:
@@ -61,14 +68,13 @@ class Conversation:
 
 
 def _assistant_message(event: ModelReplied) -> AssistantMessage:
-    calls = tuple(call.model_copy(update={"arguments": _replayable(call)}) for call in event.tool_calls)
+    calls = tuple(
+        call.model_copy(update={"name": _UNUSUAL.sub("_", call.name)[:MOST_NAME], "arguments": _replayable(call)})
+        for call in event.tool_calls
+    )
     return AssistantMessage(text=event.text, tool_calls=calls, reasoning=event.reasoning_fields)
 
 
 def _replayable(call: ToolCall) -> str:
     """Arguments that a server will take back; broken JSON in the history makes some refuse every later request."""
-    try:
-        parsed = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return "{}"
-    return call.arguments if isinstance(parsed, dict) else "{}"
+    return "{}" if parsed_arguments(call.arguments) is None else call.arguments

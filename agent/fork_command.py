@@ -12,7 +12,7 @@ from agent.workplace import Workplace
 from runs.config import ForkedFrom, Limits, ModelOptions, RunConfig
 from runs.events import Event, RolloutStarted
 from runs.find import Found, find_run
-from runs.forking import begin_fork, history_up_to
+from runs.forking import begin_fork, candidates_of, history_up_to
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory, check_writable
 from runs.strategy_name import StrategyName
@@ -58,6 +58,8 @@ def fork_run(
     config, events = found.run.config(), found.run.events(rollout)
     target = target_of(config)
     history = history_up_to(events, at)
+    # What is damaged is told before anything is measured or made.
+    candidates_of(found.run, started(events), history)
     task = find_task(config.task_argument)
     check_writable(out)
     require_sandbox(require, target)

@@ -34,8 +34,7 @@ class Interruption:
         Raises:
             StoppedError: everybody was told to stop meanwhile.
         """
-        future: Future[Result] = Future()
-        threading.Thread(target=_make, args=(call, future), daemon=True).start()
+        future = begun(call)
         either: tuple[Future[Any], ...] = (future, self._stopped)
         wait(either, return_when=FIRST_COMPLETED)
         if future.done():
@@ -74,6 +73,13 @@ class InterruptibleClient:
             with lock:
                 stopped = True
             raise
+
+
+def begun(call: Callable[[], Result]) -> "Future[Result]":
+    """The result to come of a call, which is made in a thread of its own; the program's end does not wait for it."""
+    future: Future[Result] = Future()
+    threading.Thread(target=_make, args=(call, future), daemon=True).start()
+    return future
 
 
 def _make(call: Callable[[], Result], future: "Future[Result]") -> None:

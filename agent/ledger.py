@@ -1,9 +1,9 @@
 """The ledger of a rollout: every candidate that was tried, what came of it, the best of them, and the last profile."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from runs.arguments import parsed_arguments
 from runs.events import Event, ModelReplied, ToolReturned
 from runs.summary import CallRow, Outcome, best_row, call_row, faulty
 from tools.candidate import Candidate
@@ -101,9 +101,5 @@ def _lower_bound(outcome: Outcome) -> float:
 def _docstring(reply: ModelReplied, call_id: str) -> str:
     """The docstring of the module that a call brought."""
     arguments = next((call.arguments for call in reply.tool_calls if call.id == call_id), "")
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return ""
-    code = parsed.get("kernel_code") if isinstance(parsed, dict) else None
+    code = (parsed_arguments(arguments) or {}).get("kernel_code")
     return Candidate(code).docstring if isinstance(code, str) else ""

@@ -1,6 +1,8 @@
 """Reading what providers send: nothing about its form is taken for granted."""
 
+import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
@@ -8,6 +10,12 @@ from pydantic import JsonValue
 from runs.events import ToolCall, Usage
 
 JsonObject = dict[str, JsonValue]
+MOST_DEPTH = 100
+"""Of values within values: what is nested deeper can be written into a transcript, but not be read again."""
+MOST_DIGITS = 300
+"""Of a number: what has more is none that a float can hold."""
+MOST_TOKENS = 10**9
+"""Of one reply: a server that counts more does not count."""
 
 
 def object_of(value: JsonValue) -> JsonObject:
@@ -20,18 +28,38 @@ def objects_of(value: JsonValue) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def well_formed(value: JsonValue) -> JsonValue:
-    """The value with texts that can be sent and stored: halves of characters are joined, or replaced where alone.
+def well_formed(value: JsonValue, depth: int = 0) -> JsonValue:
+    """The value as it can be sent and stored: halves of characters are joined, or replaced where alone.
 
-    A stream may cut a character outside of the basic plane in two, and tools may print anything.
+    A stream may cut a character outside of the basic plane in two, and tools may print anything. Numbers that are not
+    finite, or thousands of digits long, become text; what is nested too deep is left out.
     """
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list() | dict() if depth >= MOST_DEPTH:
+            return "(left out: nested too deep)"
         case list():
-            return [well_formed(item) for item in value]
+            return [well_formed(item, depth + 1) for item in value]
         case dict():
-            return {text_of(well_formed(name)): well_formed(item) for name, item in value.items()}
+            return {text_of(well_formed(name)): well_formed(item, depth + 1) for name, item in value.items()}
+        case float() if not math.isfinite(value):
+            return str(value)
+        case int() if abs(value) >= 10**MOST_DIGITS:
+            return "(left out: too many digits)"
+        case _:
+            return value
+
+
+def without_text(value: JsonValue, text: str, instead: str) -> JsonValue:
+    """The value with something else wherever a text stands in it."""
+    match value:
+        case str():
+            return value.replace(text, instead)
+        case list():
+            return [without_text(item, text, instead) for item in value]
+        case dict():
+            return {name.replace(text, instead): without_text(item, text, instead) for name, item in value.items()}
         case _:
             return value
 
@@ -58,7 +86,8 @@ def tool_calls(calls: Iterable[tuple[str, str, JsonValue]]) -> tuple[ToolCall, .
     found: list[ToolCall] = []
     for given, name, arguments in calls:
         taken = {other.id for other in found}
-        call_id = given if given and given not in taken else f"call_{len(found)}"
+        free = (other for number in itertools.count(len(found)) if (other := f"call_{number}") not in taken)
+        call_id = given if given and given not in taken else next(free)
         found.append(ToolCall(id=call_id, name=name or "unnamed", arguments=arguments_of(arguments)))
     return tuple(found)
 
@@ -81,4 +110,4 @@ def usage_of(usage: JsonValue, *, read: str, written: str) -> Usage:
 
 
 def _count(value: JsonValue) -> int:
-    return max(0, int(value)) if isinstance(value, int | float) else 0
+    return int(value) if isinstance(value, int | float) and 0 <= value <= MOST_TOKENS else 0

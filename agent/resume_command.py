@@ -37,6 +37,9 @@ def resume_run(
     """
     directory = find_run(run).run
     config = directory.config()
+    for rollout in directory.rollouts():
+        # What is damaged is told before anything is measured.
+        directory.events(rollout)
     target = target_of(config)
     task = find_task(config.task_argument)
     require_sandbox(require, target)

@@ -79,6 +79,8 @@ def roll_out(plan: Plan, open_run: Callable[[Workplace], RunDirectory]) -> None:
             ends = one_by_one(session.next_work) if parallel == 1 else at_once(session.next_work, parallel, stop)
             if session.over:
                 progress.say(f"no further rollout is started: {session.over}")
+            elif not ends:
+                progress.say("nothing was left to do: every rollout is over; higher limits (--turns) let some go on")
     _conclude(console, run, ends)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 import httpx2
 import openai
+from pydantic import JsonValue
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -18,6 +19,7 @@ from tenacity import (
 
 from agent.address import without_secrets
 from agent.chat_form import ChatForm
+from agent.connection import connect, in_time
 from agent.counting import TokenCounts
 from agent.manner import Manner, correction
 from agent.model import (
@@ -32,7 +34,7 @@ from agent.model import (
     ToolDefinition,
     WaitingStoppedError,
 )
-from agent.provider_json import JsonObject, object_of, well_formed
+from agent.provider_json import JsonObject, object_of, well_formed, without_text
 from agent.responses_form import ResponsesForm
 from agent.server_faults import Kind, ServerFault, fault_of, no_reply
 from runs.apis import Api
@@ -47,6 +49,10 @@ CONNECT_TIMEOUT_S = 20.0
 MOST_WAITING_S = 3600.0
 """For all attempts at one reply together, where the rollout has no time limit of its own."""
 
+HIDDEN = "(the key)"
+"""Stands for the key in whatever the server says."""
+LEAST_SECRET = 16
+"""Characters of a key that is one: servers of one's own are given words such as `none`, which replies may hold."""
 OPENAI_URL = "https://api.openai.com/v1"
 
 _BACKOFF = wait_exponential_jitter(initial=1.0, max=300.0)
@@ -104,7 +110,8 @@ class ServedModel:
                 raise WaitingStoppedError(f"Stopped while waiting for {self._where}.")
             body = object_of(well_formed(self._form.body(self._model, messages, tools, self._manner)))
             try:
-                return self._counts.check(body, self._form.reply(self._answer(body, deadline)))
+                answer = in_time(lambda: self._answer(body, deadline), deadline)
+                return self._counts.check(body, self._form.reply(answer))
             except ServerFault as fault:
                 if better := correction(self._manner, body, fault):
                     self._manner, fault.corrected = better.manner, better.said
@@ -131,33 +138,42 @@ class ServedModel:
         """Send one request and receive all of its answer; the one place where foreign errors become faults."""
         try:
             if not body.get("stream"):
-                return object_of(well_formed(self._whole(body, deadline)))
+                return self._clean(self._whole(body, deadline))
             with closing(self._events(body, deadline)) as events:
-                return object_of(well_formed(self._form.assemble(events)))
+                return self._clean(self._form.assemble(events))
         except (openai.OpenAIError, httpx2.HTTPError) as error:
-            raise fault_of(error) from error
+            fault = fault_of(error)
+        except ServerFault as error:
+            fault = error
+        # Not `from error`, which may hold the key.
+        fault.text = str(self._without_key(fault.text))
+        raise fault
 
-    def _connection(self) -> openai.OpenAI:
-        # For one request: until the next one tools work for minutes, and a connection that a server or a router has
-        # dropped meanwhile would fail it. All retrying is done here, so that each retry is in the transcript.
-        return openai.OpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+    def _clean(self, answer: JsonObject) -> JsonObject:
+        return object_of(self._without_key(well_formed(answer)))
+
+    def _without_key(self, said: JsonValue) -> JsonValue:
+        """What a server said, as it can be stored: it may say anything, the key that it was sent too."""
+        return without_text(said, self._api_key, HIDDEN) if len(self._api_key) >= LEAST_SECRET else said
 
     def _whole(self, body: JsonObject, deadline: float) -> JsonObject:
         try:
-            with self._connection() as connection:
+            with connect(self._api_key, self._base_url, deadline) as connection:
                 # The SDK does not check what came back: text where the server sent no JSON, anything where it did.
                 answer = connection.post(
                     self._form.path, cast_to=object, body=body, options={"timeout": _timeout(deadline)}
                 )
         except json.JSONDecodeError as error:
             raise self._something_else(error.doc) from error
+        except (ValueError, RecursionError) as error:
+            raise no_reply(f"its answer cannot be read: {error}") from error
         if not isinstance(answer, dict):
             raise self._something_else(str(answer))
         return cast(JsonObject, answer)
 
     def _events(self, body: JsonObject, deadline: float) -> Generator[JsonObject]:
         with (
-            self._connection() as connection,
+            connect(self._api_key, self._base_url, deadline) as connection,
             connection.post(
                 self._form.path,
                 cast_to=object,
@@ -177,6 +193,8 @@ class ServedModel:
                         yield cast(JsonObject, event)
             except json.JSONDecodeError as error:
                 raise no_reply(f"the stream held something other than JSON: {error.doc[:200]!r}") from error
+            except (ValueError, RecursionError) as error:
+                raise no_reply(f"the stream cannot be read: {error}") from error
 
     def _something_else(self, answer: str) -> ServerFault:
         text = f"it answered with something that is no reply: {answer[:200]!r}"

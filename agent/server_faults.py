@@ -62,8 +62,9 @@ _NEVER_FITS = re.compile(r"input or output tokens must be reduced|request too la
 _QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
 _REFUSAL_CODES = re.compile(r"invalid|unsupported|bad.?request|policy|not_found|mismatch", re.IGNORECASE)
 _TRY_AGAIN = re.compile(
-    r"(?:try again|retry) (?:in|after) (?:(\d+)h)?\s*(?:(\d+)m(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s\b|sec))?|"
-    r"retryDelay\W+(\d+(?:\.\d+)?)s",
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,9})h)?\s*(?:(\d{1,9})m(?!s))?\s*"
+    r"(?:(\d{1,9}(?:\.\d+)?)\s*(ms|s\b|sec))?|"
+    r"retryDelay\W+(\d{1,9}(?:\.\d+)?)s",
     re.IGNORECASE,
 )
 
@@ -91,7 +92,7 @@ def fault_in_body(error: JsonValue) -> ServerFault:
     code = fields.get("code") if fields.get("code") is not None else fields.get("type")
     said = text_of(fields.get("message")) or str(error)
     text = f"{code}: {said}" if code is not None else said
-    status = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdigit()) else None
+    status = int(str(code)) if re.fullmatch("[0-9]{3}", str(code)) else None
     names = f"{fields.get('code')} {fields.get('type')}"
     if status is None and _REFUSAL_CODES.search(names):
         status = 400

@@ -28,6 +28,7 @@ from runs.origin import StrategyConfig
 from runs.store import RunDirectory, create_run, new_run_id
 from runs.summary import started as started_event
 from runs.surroundings import commit, versions
+from tasks.errors import RunFormatError
 from tasks.loader import Task, all_tasks
 from tasks.spec import Target
 from tools.briefing import Briefing
@@ -197,7 +198,13 @@ class Session:
 
     def _go_on(self, name: str) -> Callable[[], Ended]:
         events = self._run.events(name)
-        origin = started_event(events).origin
+        first = started_event(events)
+        if first.rollout != name:
+            raise RunFormatError(
+                f"The transcript {self._run.transcript(name)} is that of {first.rollout[:80]!r}. Give its folder the "
+                "name that it had, or take it away."
+            )
+        origin = first.origin
         before = spending_of(events)
         return self._work(
             resumed(

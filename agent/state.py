@@ -6,9 +6,9 @@ from agent.stuck import Repetition
 from agent.window import Window
 from runs.events import Compacted, Event, ModelReplied, Nudged, RolloutStarted, Submitted, ToolCall, ToolReturned
 
-CUT_OFF = "length"
-"""The finish reason of a reply that ended at a limit; its arguments may be complete JSON and still be half of the code
-that the model meant to write."""
+CUT_OFF = ("length", "content_filter")
+"""The finish reasons of a reply that ended before its end; its arguments may be complete JSON and still be half of the
+code that the model meant to write."""
 
 
 class RolloutState:
@@ -40,7 +40,7 @@ class RolloutState:
     @property
     def is_cut_off(self) -> bool:
         """Whether nothing of the last reply may be carried out."""
-        return self.reply is not None and self.reply.finish_reason == CUT_OFF
+        return self.reply is not None and self.reply.finish_reason in CUT_OFF
 
     def begin_turn(self) -> None:
         """Whatever happens from now on belongs to the next turn."""
@@ -53,7 +53,7 @@ class RolloutState:
                 if event.usage is not None:
                     self.window.calibrate(self.conversation.size_bytes, event.usage.input_tokens)
                 self.turn, self.reply, self.results, self.nudged = event.turn, event, [], False
-                useless = event.finish_reason == CUT_OFF or not event.tool_calls
+                useless = event.finish_reason in CUT_OFF or not event.tool_calls
                 self.useless_in_a_row = self.useless_in_a_row + 1 if useless else 0
             case ToolReturned():
                 self.results.append(event)

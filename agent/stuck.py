@@ -2,6 +2,7 @@
 
 import json
 
+from runs.arguments import parsed_arguments
 from runs.events import Event, ModelReplied, ToolReturned
 from runs.summary import outcome_of
 from tools.results import ToolReply
@@ -45,7 +46,5 @@ def _kind(tool: str, arguments: str, reply: ToolReply) -> _Kind:
 
 
 def _canonical(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
-    except (ValueError, RecursionError):
-        return arguments
+    parsed = parsed_arguments(arguments or "{}")
+    return arguments if parsed is None else json.dumps(parsed, sort_keys=True)

@@ -14,7 +14,7 @@ from tasks.record import Record
 from tools import toolbox
 from tools.results import ToolReply
 from tools.text_results import Compared, GuideRead
-from tools.toolbox import Tools, definition, problems, refuse
+from tools.toolbox import Tools, definition, problems, refuse, shown
 
 DIFF_LINES = 200
 ID_SHOWN = 12
@@ -149,7 +149,7 @@ def _find(wanted: str | None, ledger: Ledger, events: Sequence[Event]) -> _Known
         return _Known(found[0].candidate, found[0])
     known = ", ".join(key[:ID_SHOWN] for key in attempts) or "none"
     problem = "no candidate" if not found else f"{len(found)} candidates"
-    return f"{problem} with the id {wanted!r}; compiled so far: {known}."
+    return f"{problem} with the id {shown(wanted)}; compiled so far: {known}."
 
 
 def _read(name: str | None) -> ToolReply:
@@ -158,5 +158,5 @@ def _read(name: str | None) -> ToolReply:
     if name is None:
         return ToolReply(text=f"guides:\n{listed}", result=GuideRead())
     if name not in titles:
-        return refuse(f"there is no guide {name!r}; the guides are:\n{listed}")
+        return refuse(f"there is no guide {shown(name)}; the guides are:\n{listed}")
     return ToolReply(text=read_guide(name), result=GuideRead(name=name))

@@ -31,6 +31,13 @@ def history_up_to(events: Sequence[Event], turn: int) -> tuple[Event, ...]:
     return tuple(event.model_copy(update={"copied": True}) for event in history)
 
 
+def candidates_of(source: RunDirectory, beginning: RolloutStarted, history: Sequence[Event]) -> dict[str, str]:
+    """The texts of the candidates that a beginning names, by their ids; raises RunFormatError where one is missing."""
+    answered = (event.reply.candidate for event in history if isinstance(event, ToolReturned))
+    parents = beginning.origin.parents if beginning.origin is not None else ()
+    return {each: source.candidate_text(each) for each in dict.fromkeys((*parents, *filter(None, answered)))}
+
+
 def begin_fork(run: RunDirectory, source: RunDirectory, beginning: RolloutStarted, history: Sequence[Event]) -> None:
     """Write the beginning of a fork's transcript, and the candidates that it names, whole or not at all.
 
@@ -44,8 +51,6 @@ def begin_fork(run: RunDirectory, source: RunDirectory, beginning: RolloutStarte
         RunFormatError: a candidate of the source cannot be read.
         StorageError: something cannot be written.
     """
-    answered = (event.reply.candidate for event in history if isinstance(event, ToolReturned))
-    parents = beginning.origin.parents if beginning.origin is not None else ()
-    for candidate in dict.fromkeys((*parents, *filter(None, answered))):
-        run.save_candidate(candidate, source.candidate_text(candidate))
+    for candidate, text in candidates_of(source, beginning, history).items():
+        run.save_candidate(candidate, text)
     run.write_beginning(beginning.rollout, (beginning, *history))

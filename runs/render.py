@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from runs.arguments import parsed_arguments
 from runs.config import RunConfig
 from runs.events import (
     BudgetSpent,
@@ -125,11 +126,8 @@ def _call(console: Console, call: ToolCall) -> None:
 
 def _split_code(arguments: str) -> tuple[str, str]:
     """The candidate's code among the arguments, if any, and the other arguments."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return "", arguments
-    code = parsed.get("kernel_code") if isinstance(parsed, dict) else None
+    parsed = parsed_arguments(arguments) or {}
+    code = parsed.get("kernel_code")
     if not isinstance(code, str):
         return "", arguments
     rest = {name: value for name, value in parsed.items() if name != "kernel_code"}

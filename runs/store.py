@@ -6,6 +6,7 @@
 """
 
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ class RunDirectory:
 
     def candidate_text(self, candidate_id: str) -> str:
         """The text of a candidate that was kept; raises RunFormatError where it cannot be read."""
-        path = self.candidates / f"{candidate_id}.py"
+        path = self._candidate(candidate_id)
         try:
             return path.read_bytes().decode("utf-8", "surrogatepass")
         except (OSError, UnicodeDecodeError) as error:
@@ -95,9 +96,10 @@ class RunDirectory:
         """Keep a candidate's text, once.
 
         Raises:
+            RunFormatError: the id is none.
             StorageError: it cannot be written, for example because the disk is full.
         """
-        path = self.candidates / f"{candidate_id}.py"
+        path = self._candidate(candidate_id)
         try:
             if not path.exists():
                 _write_atomically(path, text.encode("utf-8", "surrogatepass"))
@@ -106,6 +108,14 @@ class RunDirectory:
                 f"The candidate {path} cannot be written ({error.strerror}). Make room, or make it writable again; "
                 "then `kernelwright resume` goes on."
             ) from error
+
+    def _candidate(self, candidate_id: str) -> Path:
+        """Where a candidate's text is. Ids are read from transcripts, which others may have written."""
+        if not re.fullmatch(r"\w+", candidate_id, re.ASCII):
+            raise RunFormatError(
+                f"{candidate_id[:80]!r} is no candidate's id. The transcript in {self.path} is damaged."
+            )
+        return self.candidates / f"{candidate_id}.py"
 
 
 def new_run_id(now: datetime) -> str:

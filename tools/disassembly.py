@@ -74,7 +74,9 @@ def disassemble_candidate(session: Session, candidate: Candidate, wanted: str | 
         seconds=time.monotonic() - started,
     )
     if chosen is None:
-        missing = "the candidate has no kernel" if wanted is None else f"no function's name holds {wanted!r}"
+        missing = (
+            "the candidate has no kernel" if wanted is None else f"no function's name holds {wanted[:NAME_WIDTH]!r}"
+        )
         return result.model_copy(update={"note": f"{missing}. {note}".strip()})
     output = _run(program, program.code(chosen), functions[chosen])
     found = {"function": plain[chosen], "architecture": program.architecture(output)}

@@ -39,5 +39,7 @@ def sites(engine: Engine, address: str, target: Target, progress: Callable[[str]
     try:
         from tools.ray_sites import ray_sites
     except ImportError as error:
-        raise UsageError(f"the engine ray needs Ray ({error}); install it: pip install 'kernelwright[ray]'") from error
+        raise UsageError(
+            f"the engine ray needs Ray ({error}); install it from the checkout: pip install -e '.[ray]'"
+        ) from error
     return ray_sites(address, target)

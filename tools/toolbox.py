@@ -10,6 +10,9 @@ from tools.describe import describe
 from tools.evaluator import Evaluator
 from tools.results import Refused, ToolReply, ToolResult
 
+MOST_SHOWN = 80
+"""Characters of what a model wrote that an answer repeats."""
+
 
 class CompileKernelArguments(Record):
     """Compile a candidate and construct it. Answers compiler errors at the lines of your text, or what each kernel uses
@@ -119,7 +122,7 @@ class Toolbox:
     def _call(self, name: str, arguments: str) -> ToolReply:
         kind = _TOOLS.get(name)
         if kind is None:
-            return refuse(f"there is no tool {name!r}; the tools are {', '.join(_TOOLS)}.")
+            return refuse(f"there is no tool {shown(name)}; the tools are {', '.join(_TOOLS)}.")
         try:
             parsed = kind.model_validate_json(arguments or "{}")
         except ValidationError as error:
@@ -162,7 +165,7 @@ class Toolbox:
             return found[0]
         known = ", ".join(key[:12] for key in self._seen) or "none"
         problem = "no candidate" if not found else f"{len(found)} candidates"
-        return refuse(f"{problem} with the id {wanted!r}; compiled so far: {known}.")
+        return refuse(f"{problem} with the id {shown(wanted)}; compiled so far: {known}.")
 
     @staticmethod
     def _reply(candidate: Candidate, result: ToolResult, *, ends_rollout: bool = False) -> ToolReply:
@@ -184,9 +187,16 @@ def refuse(message: str) -> ToolReply:
     return ToolReply(text=message, result=Refused(message=message))
 
 
+def shown(text: str) -> str:
+    """What a model wrote, quoted and short: it may have written anything, and hears it again in every request."""
+    return repr(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}...")
+
+
 def problems(error: ValidationError) -> str:
     """What is wrong with the arguments of a call, in words."""
-    return "; ".join(f"{'.'.join(map(str, item['loc'])) or 'JSON'}: {item['msg']}" for item in error.errors()[:3])
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc']))[:MOST_SHOWN] or 'JSON'}: {item['msg']}" for item in error.errors()[:3]
+    )
 
 
 def definition(name: str, arguments: type[Record]) -> dict[str, Any]:

@@ -7,24 +7,29 @@ what runs: enough to keep a population from being ten versions of one idea, and 
 import re
 from typing import NamedTuple
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^\s*#(?!\s*(?:pragma|include|define|if|el|endif|undef))[^\n]*", re.S | re.M)
+_COMMENT = re.compile(
+    r"/\*.*?(?:\*/|\Z)|//[^\n]*|^[ \t]*#(?!\s*(?:pragma|include|define|if|el|endif|undef))[^\n]*", re.S | re.M
+)
 _TENSOR_CORES = re.compile(r"\bwmma\b|\bwgmma\b|\bmma(?:_|\.)sync|\btcgen05\b|\bcute::|\bcutlass\b")
 _ASYNC_COPIES = re.compile(r"\bcp\.async|\b__pipeline_|\bcuda::memcpy_async|\bcp_async|\bCUtensorMap\b")
 _SHARED = re.compile(r"\b__shared__\b")
 _THREADS = re.compile(
-    r"#\s*pragma\s+omp\s+(?:\w+\s+)*?(?:parallel|target|task)\b|\bstd::j?thread\b|\bat::parallel_for\b"
+    r"#\s*pragma\s+omp\s+(?:\w+\s+){0,8}?(?:parallel|target|task)\b|\bstd::j?thread\b|\bat::parallel_for\b"
 )
 _UNROLLED = re.compile(r"#\s*pragma\s+(?:GCC\s+)?unroll\b")
 _PREPARES = re.compile(r"\bdef\s+(?:prepare|load_reference)\b")
 _KERNELS = re.compile(r"\b__global__\b")
-_CONSTANTS = re.compile(r"\b(?:constexpr|const)\s+(?:\w+\s+)+?(\w+)\s*=\s*(\d+)\s*;|#\s*define\s+(\w+)\s+(\d+)\b")
+_CONSTANTS = re.compile(
+    r"\b(?:constexpr|const)\s+(?:\w+\s+){1,4}?(\w+)\s*=\s*(\d{1,18})\s*;|#\s*define\s+(\w+)\s+(\d{1,18})\b"
+)
+"""Bounded, as are the other repetitions: a candidate is whatever a model wrote, and none may hold a run up."""
 _VECTORS = (
     (16, re.compile(r"\b_mm512_|\b__m512")),
     (8, re.compile(r"\b_mm256_|\b__m256")),
     (4, re.compile(r"\b(?:float|int|uint)4\b|\b_mm_|\b__m128")),
     (2, re.compile(r"\b(?:float|int|uint|half|__half|__nv_bfloat16)2\b")),
 )
-_SIMD_PRAGMA = re.compile(r"#\s*pragma\s+(?:omp\s+(?:\w+\s+)*?simd|GCC\s+ivdep)\b|\bvector_size\b")
+_SIMD_PRAGMA = re.compile(r"#\s*pragma\s+(?:omp\s+(?:\w+\s+){0,8}?simd|GCC\s+ivdep)\b|\bvector_size\b")
 _MOST_KERNELS = 3
 
 

@@ -5,13 +5,13 @@ verdict and the figures; of a call whose arguments are no JSON object, their tex
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal
 
 from pydantic import Field, JsonValue
 
+from runs.arguments import parsed_arguments
 from runs.config import RunConfig
 from runs.events import Event, Imported, ModelReplied, Nudged, RolloutStarted, ToolCall, ToolReturned
 from runs.exporting.reward import Reward, reward_of
@@ -241,27 +241,13 @@ def _turn(turn: Turn, *, made_here: bool) -> Step:
 
 
 def _call(call: ToolCall) -> Call:
-    try:
-        arguments = json.loads(call.arguments, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
-        arguments = None
-    known = isinstance(arguments, dict)
+    arguments = parsed_arguments(call.arguments)
     return Call(
         tool_call_id=call.id,
         function_name=call.name,
-        arguments=arguments if known else {},
-        extra=None if known else {"arguments_text": call.arguments},
+        arguments=arguments or {},
+        extra=None if arguments is not None else {"arguments_text": call.arguments},
     )
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _finite(digits: str) -> float:
-    """A number; `1e999` would become Infinity."""
-    value = float(digits)
-    return value if math.isfinite(value) else _refuse(digits)
 
 
 def _result(event: ToolReturned) -> Result:

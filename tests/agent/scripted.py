@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from agent.budget import Budget
 from agent.loop import Rollout
-from agent.model import Message, ModelReply, Patience, ToolDefinition
+from agent.model import Message, ModelClient, ModelReply, Patience, ToolDefinition
 from agent.resuming import resumed
 from runs.accounting import spending_of
 from runs.config import Limits, Prices
@@ -169,7 +169,7 @@ class ScriptedTools:
 
 def roll_out(
     path: Path,
-    model: ScriptedModel,
+    model: ModelClient,
     tools: ScriptedTools,
     limits: Limits = Limits(turns=10),  # noqa: B008
     prices: Prices | None = None,

@@ -65,3 +65,12 @@ def test_the_simulated_family_is_told_apart_by_tile_threads_and_packing() -> Non
     assert base.distance(approach_of(text_of(Variant(threads=True)))) == 1
     assert base.distance(approach_of(text_of(Variant(packed=True)))) == 1
     assert base.distance(approach_of(text_of(Variant(times=16)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/*" * 200_000, "\n" * 200_000, "const " * 100_000, "#pragma omp " + "a " * 100_000, f"#define SIZE {'9' * 5000}"],
+    ids=["open comments", "empty lines", "constants", "pragma", "digits"],
+)
+def test_no_text_holds_a_run_up(text: str) -> None:
+    assert approach_of(text) == approach_of("")

@@ -10,7 +10,7 @@ from scripted import call as tool_call
 from test_run_command import ScriptedJudge
 from typer.testing import CliRunner, Result
 
-from agent import commands, fork_command, running
+from agent import commands, fork_command, resume_command, running
 from agent.choice import Choice
 from agent.model import AssistantMessage, ModelReply
 from runs.commands import register as register_show
@@ -19,7 +19,7 @@ from runs.events import Compacted, EndReason, RolloutStarted, Submitted, Usage
 from runs.find import list_runs
 from runs.store import RunDirectory
 from runs.summary import summarize
-from tasks.errors import UsageError
+from tasks.errors import RunFormatError, UsageError
 from tools.candidate import Candidate
 
 USAGE = Usage(input_tokens=1000, output_tokens=100)
@@ -175,6 +175,39 @@ def test_turn_that_cannot_be_forked_is_told_and_leaves_nothing(
     assert isinstance(result.exception, UsageError)
     assert re.search(told, str(result.exception))
     assert run is None
+
+
+def test_fork_of_a_run_that_lost_a_candidate_leaves_nothing(
+    source: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source.candidates / f"{Candidate('one').id}.py").unlink()
+    result, run = fork(monkeypatch, source, ScriptedModel([]), 2)
+    assert isinstance(result.exception, RunFormatError) and "Restore the file" in str(result.exception)
+    assert run is None
+
+
+def test_resuming_what_is_over_says_so(source: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        resume_command, "choose", lambda *_, **__: Choice(name="first", make_client=lambda: ScriptedModel([]))
+    )
+    app = typer.Typer()
+    commands.register(app)
+    result = CliRunner().invoke(app, ["resume", str(source.path)])
+    assert result.exit_code == 0, result.output
+    assert "nothing was left to do: every rollout is over" in result.output
+
+
+def test_resuming_a_damaged_run_is_told_before_anything_is_measured(
+    source: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.judge.Judge", None)
+    path = source.transcript("rollout-1")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], '{"event": "alien"}\n', *lines[3:]]))
+    app = typer.Typer()
+    commands.register(app)
+    result = CliRunner().invoke(app, ["resume", str(source.path)])
+    assert isinstance(result.exception, RunFormatError) and "Line 3 of" in str(result.exception)
 
 
 def test_fork_of_a_run_of_several_rollouts_wants_one_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

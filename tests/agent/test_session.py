@@ -19,7 +19,7 @@ from runs.events import Ended, EndReason, ModelReplied, Resumed, RolloutStarted
 from runs.origin import StrategyConfig
 from runs.store import RunDirectory
 from runs.strategy_name import StrategyName
-from tasks.errors import ModelServerError
+from tasks.errors import ModelServerError, RunFormatError
 from tasks.loader import find_task
 from tasks.spec import Target
 from tools.candidate import Candidate
@@ -265,3 +265,13 @@ def test_a_rollout_that_was_begun_but_wrote_nothing_yet_counts_for_the_strategy(
     for work in works:
         work()
     assert setting.run.rollouts() == ("rollout-1", "rollout-2")
+
+
+def test_a_transcript_that_names_another_folder_is_not_written_there(tmp_path: Path) -> None:
+    setting = Setting(tmp_path / "runs", [ScriptedModel([KeyboardInterrupt()])], rollouts=1)
+    one_by_one(setting.session().next_work)
+    path = setting.run.transcript("rollout-1")
+    path.write_text(path.read_text().replace('"rollout":"rollout-1"', '"rollout":"../../../outside"'))
+    with pytest.raises(RunFormatError, match=r"is that of '\.\./\.\./\.\./outside'"):
+        setting.session().next_work()
+    assert not (tmp_path / "outside").exists()
