@@ -152,7 +152,9 @@ def create_run_at(path: Path, config: RunConfig) -> RunDirectory:
         run.candidates.mkdir()
         _write_atomically(run.path / CONFIG_NAME, config.model_dump_json(indent=2).encode() + b"\n")
     except FileExistsError as error:
-        raise UsageError(f"{run.path} exists already; a run is never written over. Choose another --out.") from error
+        raise UsageError(
+            f"{run.path} exists already; a run is never written over. Choose another directory."
+        ) from error
     except OSError as error:
         raise _unwritable(run.path, error) from error
     return run
@@ -160,7 +162,8 @@ def create_run_at(path: Path, config: RunConfig) -> RunDirectory:
 
 def _unwritable(path: Path, error: OSError) -> UsageError:
     return UsageError(
-        f"{path} cannot be written ({error.strerror}). Choose another directory with --out, or make room."
+        f"{path} cannot be written ({error.strerror}). Choose another directory (--out, or --run of `tool`), or make "
+        "room."
     )
 
 

@@ -162,7 +162,10 @@ def read_counters(text: str, problem: str = "") -> MeasuredCounters:
     if "ERR_NVGPUCTRPERM" in text:
         return MeasuredCounters(_FORBIDDEN)
     start = text.find('"ID"')
-    rows = [] if start < 0 else list(csv.DictReader(io.StringIO(text[start:])))
+    try:
+        rows = [] if start < 0 else list(csv.DictReader(io.StringIO(text[start:])))
+    except csv.Error as error:
+        return MeasuredCounters(f"the report of Nsight Compute cannot be read: {error}.")
     longest: dict[str, dict[str, str]] = {}
     # The first row holds the units.
     for row in rows[1:]:

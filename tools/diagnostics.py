@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 
+from tools.demangling import grows
 from tools.kernel_resources import KernelResources
 from tools.results import Diagnostic
 
@@ -66,17 +67,22 @@ def _excerpt(lines: list[str], start: int) -> Iterator[str]:
 
 
 def demangle(names: list[str]) -> list[str]:
-    """C++ names as people write them; as they are where no demangler is installed."""
-    if not names:
-        return []
+    """C++ names as people write them; as they are where no demangler is installed, or in plain they would be too
+    long."""
+    short = [name for name in names if not grows(name)]
+    if not short:
+        return names
     try:
         answer = subprocess.run(
-            ["c++filt", "--no-params"], input="\n".join(names), capture_output=True, text=True, timeout=30, check=True
+            ["c++filt", "--no-params"], input="\n".join(short), capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return names
     demangled = answer.stdout.splitlines()
-    return demangled if len(demangled) == len(names) else names
+    if len(demangled) != len(short):
+        return names
+    plain = dict(zip(short, demangled, strict=True))
+    return [plain.get(name, name) for name in names]
 
 
 def parse_ptxas(output: str) -> tuple[KernelResources, ...]:

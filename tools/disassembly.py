@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from tasks.errors import HarnessError
 from tasks.spec import Target
 from tools import host_code, process, sass
@@ -16,6 +14,7 @@ from tools.cache import workplace
 from tools.candidate import Candidate
 from tools.confinement import for_compiler
 from tools.construction import constructed
+from tools.demangling import demangled
 from tools.disassembly_results import Disassembled
 from tools.instructions import Instruction, densest, hottest_loop
 from tools.kept_builds import KeptBuild
@@ -66,7 +65,7 @@ def disassemble_candidate(session: Session, candidate: Candidate, wanted: str | 
     functions = {
         name: build for build in builds for name in program.parse_names(_run(program, [*program.names], build))
     }
-    plain = {name: torch._C._demangle(name)[:NAME_WIDTH] for name in functions}
+    plain = {name: demangled(name)[:NAME_WIDTH] for name in functions}
     chosen = next((name for name in functions if wanted is None or wanted in plain[name] or wanted == name), None)
     result = Disassembled(
         candidate=candidate.id,

@@ -2,8 +2,7 @@
 
 import re
 
-import torch
-
+from tools.demangling import demangled
 from tools.instructions import Instruction
 from tools.library_compute import bare
 
@@ -24,7 +23,7 @@ def function_names(symbols: str) -> list[str]:
     """The mangled names of a library's own functions in a table of symbols: what OpenMP's threads run first, for there
     the loops are, then the longest code."""
     sizes = {found["name"]: int(found["size"], 16) for found in _SYMBOL.finditer(symbols) if "F" in found["flags"]}
-    own = (name for name in sizes if _is_the_candidates(torch._C._demangle(name)))
+    own = (name for name in sizes if _is_the_candidates(demangled(name)))
     return sorted(own, key=lambda name: ("._omp_fn" not in name, -sizes[name]))
 
 

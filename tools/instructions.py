@@ -1,7 +1,9 @@
 """Machine instructions of one function, as a disassembler printed them, and its loops."""
 
+import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 _TENSOR = re.compile(r"HMMA|HGMMA|IMMA|IGMMA|DMMA|QGMMA|UTCHMMA")
@@ -37,23 +39,35 @@ def hottest_loop(code: Sequence[Instruction]) -> Sequence[Instruction] | None:
         # A jump to itself is how a function is padded.
         if each.jumps_to is not None and each.jumps_to < each.address and each.jumps_to in index
     }
-    innermost = [span for span in spans if not any(_holds(span, other) for other in spans)]
-    loops = [loop for loop in (code[start:end] for start, end in sorted(innermost)) if _arithmetic(loop)]
-    return max(loops, key=_arithmetic, default=None)
+    sums = _running_sums(code)
+    innermost = [(start, end) for start, end in _innermost(spans) if sums[end] > sums[start]]
+    best = max(innermost, key=lambda span: sums[span[1]] - sums[span[0]], default=None)
+    return None if best is None else code[best[0] : best[1]]
 
 
-def _holds(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
-    return outer != inner and outer[0] <= inner[0] and inner[1] <= outer[1]
+def _innermost(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans that hold no other, in their order."""
+    found: list[tuple[int, int]] = []
+    # From the back: the first end met so far is that of a span which starts no earlier.
+    first_end: float = math.inf
+    for start, end in sorted(spans, key=lambda span: (-span[0], span[1])):
+        if end < first_end:
+            found.append((start, end))
+            first_end = end
+    return found[::-1]
 
 
 def densest(code: Sequence[Instruction], count: int) -> Sequence[Instruction]:
     """The `count` instructions in a row that hold the most arithmetic; the first such, all where there are no more."""
+    sums = _running_sums(code)
     starts = range(max(1, len(code) - count + 1))
-    return code[(start := max(starts, key=lambda at: _arithmetic(code[at : at + count]))) : start + count]
+    start = max(starts, key=lambda at: sums[min(at + count, len(code))] - sums[at])
+    return code[start : start + count]
 
 
-def _arithmetic(code: Sequence[Instruction]) -> int:
-    return sum(map(_weight, code))
+def _running_sums(code: Sequence[Instruction]) -> list[int]:
+    """The arithmetic before each instruction, and of all."""
+    return [0, *itertools.accumulate(map(_weight, code))]
 
 
 def _weight(instruction: Instruction) -> int:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterable
 
-import torch
-
+from tools.demangling import demangled, grows, nested_name
 from tools.results import Extension
 from tools.subject import Returned
 from tools.verdict import Verdict
@@ -77,7 +76,9 @@ def own_names(extensions: Iterable[Extension]) -> frozenset[str]:
 def bare(name: str) -> str:
     """A kernel's name with its namespaces, without return type, template arguments, parameters and unnamed namespaces,
     which tools print in different ways; mangled or not."""
-    plain = _UNNAMED.sub("", torch._C._demangle(name) if name.startswith("_Z") else name)
+    if name.startswith("_Z"):
+        name = nested_name(name) if grows(name) else demangled(name)
+    plain = _UNNAMED.sub("", name)
     return re.split(r"[<(]", plain, maxsplit=1)[0].split(" ")[-1]
 
 

@@ -22,7 +22,8 @@ _CHANGES = (
 
 
 def likely_mistake(session: Session, subject: Subject, plan: Plan, failed: Asked, output: str, first: Returned) -> str:
-    """A sentence on the likely class of mistake, or an empty text. What the candidate does meanwhile changes nothing.
+    """A sentence on the likely class of mistake, or an empty text. Never raises: the candidate was found wrong, and
+    neither what it does meanwhile nor what cannot be found out about it changes that.
 
     Args:
         session: of the task.
@@ -32,6 +33,14 @@ def likely_mistake(session: Session, subject: Subject, plan: Plan, failed: Asked
         output: the name of the output that is wrong.
         first: what it answered there.
     """
+    try:
+        return _likely(session, subject, plan, failed, output, first)
+    # References with mistakes in them run a task author's code, and take the device's memory.
+    except Exception:
+        return ""
+
+
+def _likely(session: Session, subject: Subject, plan: Plan, failed: Asked, output: str, first: Returned) -> str:
     # What a call returns lies where the next one writes.
     kept = dict(first.outputs)[output].clone()
     try:

@@ -84,7 +84,7 @@ class Profiled(Record):
     busy_ns: float | None = None
     """The part of it in which some kernel or copy ran; None on the host."""
     kernels: tuple[KernelProfile, ...] = ()
-    """By time, longest first; empty on the host."""
+    """By time, longest first, at most 100; empty on the host."""
     threads: HostThreads | None = None
     """None on a GPU."""
     byte_count: int

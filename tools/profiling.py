@@ -29,6 +29,8 @@ from tools.workers import CandidateFault
 
 WARM_UP_CALLS = 2
 TRACED_CALLS = 5
+MOST_KERNELS = 100
+"""A worker may tell of any number of them."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class _Call:
 
     @property
     def span_ns(self) -> int:
-        """From the start of the first to the end of the last."""
-        return max(each.start_ns + each.ns for each in self.launches) - self.launches[0].start_ns
+        """From the start of the first to the end of the last; at least 1."""
+        return max(1, max(each.start_ns + each.ns for each in self.launches) - self.launches[0].start_ns)
 
     @property
     def busy_ns(self) -> int:
@@ -141,7 +143,7 @@ def kernel_profiles(
     limits: DeviceLimits | None,
     counters: MeasuredCounters,
 ) -> tuple[KernelProfile, ...]:
-    """What several calls ran, by kernel, the longest first.
+    """What several calls ran, by kernel, the longest first, and no more than `MOST_KERNELS`.
 
     Args:
         calls: what each ran; none is empty.
@@ -150,12 +152,15 @@ def kernel_profiles(
         counters: by the kernels' bare names.
     """
     total = median([sum(each.ns for each in call) for call in calls])
-    names = dict.fromkeys(each.name for call in calls for each in call)
+    by_name: dict[str, list[list[Traced]]] = {}
+    for number, call in enumerate(calls):
+        for each in call:
+            by_name.setdefault(each.name, [[] for _ in calls])[number].append(each)
+    times = {name: median([sum(each.ns for each in call) for call in own]) for name, own in by_name.items()}
     profiles = []
-    for name in names:
-        own = [[each for each in call if each.name == name] for call in calls]
+    for name, ns in sorted(times.items(), key=lambda item: -item[1])[:MOST_KERNELS]:
+        own = by_name[name]
         longest = max((each for call in own for each in call), key=lambda each: each.ns)
-        ns = median([sum(each.ns for each in call) for call in own])
         profiles.append(
             KernelProfile(
                 name=name,
@@ -171,7 +176,7 @@ def kernel_profiles(
                 counters=counters.of(name),
             )
         )
-    return tuple(sorted(profiles, key=lambda each: -each.ns))
+    return tuple(profiles)
 
 
 def _occupancy(launch: Traced, limits: DeviceLimits | None) -> Occupancy | None:

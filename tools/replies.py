@@ -25,20 +25,21 @@ class Written(Record):
     """None where it did not fit."""
 
 
-Dimensions = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+_Dimension = Annotated[int, Field(ge=1, lt=1 << 31)]
+Dimensions = tuple[_Dimension, _Dimension, _Dimension]
 
 
 class Traced(Record):
     """A kernel or a copy that the worker says a GPU ran."""
 
     name: Told = Field(max_length=1000)
-    start_ns: int
+    start_ns: int = Field(gt=-_NO_TIME, lt=_NO_TIME)
     ns: int = Field(ge=0, lt=_NO_TIME)
     grid: Dimensions | None = None
     """None for a copy, as are the next three."""
     block: Dimensions | None = None
-    registers: int | None = Field(default=None, ge=0)
-    shared_bytes: int | None = Field(default=None, ge=0)
+    registers: int | None = Field(default=None, ge=0, lt=1 << 31)
+    shared_bytes: int | None = Field(default=None, ge=0, lt=1 << 31)
 
 
 class Done(Record):

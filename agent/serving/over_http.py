@@ -12,6 +12,9 @@ from collections.abc import Mapping
 import uvicorn
 from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import UnsupportedProtocolVersionErrorData
+from mcp_types.jsonrpc import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +24,7 @@ from agent.serving.server import SESSION_HEADER
 from tasks.errors import UsageError
 
 PATH = "/mcp"
+VERSION_HEADER = "mcp-protocol-version"
 TOKEN_NAME = "KERNELWRIGHT_TOKEN"
 IDLE_S = 24 * 3600.0
 """How long a client may be silent before its session is forgotten; an agent may think for long between two calls."""
@@ -62,26 +66,44 @@ def token_from(environment: Mapping[str, str]) -> tuple[str, bool]:
 
 
 class Guard:
-    """Lets requests through that show the token, and tells the desk when a client ends its session."""
+    """Lets requests through that show the token and are of a version with sessions, which tell the rollouts of several
+    clients apart; tells the desk when a client ends its session."""
 
     def __init__(self, app: ASGIApp, token: str, desk: Desk) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = b"Bearer " + os.fsencode(token)
         self._desk = desk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] != "http":
+            # Nothing here speaks anything else; the token could not be asked for.
+            await send({"type": "websocket.close"})
+            return
         request = Request(scope)
-        shown = request.headers.get("authorization", "").encode()
+        # Starlette reads bytes as Latin-1.
+        shown = request.headers.get("authorization", "").encode("latin-1")
         if not hmac.compare_digest(shown, self._expected):
             await _refused()(scope, receive, send)
+            return
+        asked = request.headers.get(VERSION_HEADER)
+        if asked is not None and asked not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await _wants_session(asked)(scope, receive, send)
             return
         await self._app(scope, receive, send)
         session = request.headers.get(SESSION_HEADER)
         if request.method == "DELETE" and session is not None:
             self._desk.leave(session)
+
+
+def _wants_session(asked: str) -> JSONResponse:
+    """Tells a client of a version without sessions which versions there are; clients then take one of those."""
+    data = UnsupportedProtocolVersionErrorData(supported=list(HANDSHAKE_PROTOCOL_VERSIONS), requested=asked)
+    said = "this server keeps a rollout for each session; take a version of the protocol that has sessions"
+    error = {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": said, "data": data.model_dump(mode="json")}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=400)
 
 
 def _refused() -> JSONResponse:

@@ -23,6 +23,8 @@ def export_run(
     if form != "otlp" and (endpoint is not None or content):
         raise UsageError("--endpoint and --with-content are for otlp; the other forms go to --out FILE.")
     found = find_run(asked)
+    if out is not None and out.resolve().is_relative_to(found.run.path.resolve()):
+        raise UsageError(f"{out} lies in the run itself, whose files are never written over. Choose another --out.")
     match form:
         case "atif":
             _write(_atif(found), out)

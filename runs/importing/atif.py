@@ -4,7 +4,7 @@ The prompt tokens of its metrics include the cached ones, as ours do. What its s
 """
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -12,6 +12,9 @@ from pydantic import Field, JsonValue
 from runs.events import ToolCall, Usage
 from runs.importing.document import ForeignForm, ForeignFormatError, parse_json, read_form, text_of, without
 from runs.importing.draft import Draft, Reply
+
+_MANY = 1 << 63
+"""Not a number of tokens."""
 
 
 class _CallExtra(ForeignForm):
@@ -41,10 +44,10 @@ class _Observation(ForeignForm):
 
 
 class _Metrics(ForeignForm):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cost_usd: float | None = None
+    prompt_tokens: int | None = Field(default=None, ge=0, lt=_MANY)
+    completion_tokens: int | None = Field(default=None, ge=0, lt=_MANY)
+    cached_tokens: int | None = Field(default=None, ge=0, lt=_MANY)
+    cost_usd: float | None = Field(default=None, ge=0)
 
 
 class _Step(ForeignForm):
@@ -158,11 +161,11 @@ def _usage(metrics: _Metrics) -> Usage | None:
 
 
 def _time(timestamp: str | None, where: str) -> datetime | None:
-    """The time of a step; None for one without a zone, which may be any hour of a day."""
+    """The time of a step, in UTC; None for one without a zone, which may be any hour of a day."""
     if timestamp is None:
         return None
     try:
         found = datetime.fromisoformat(timestamp)
-    except ValueError as error:
+        return found.astimezone(UTC) if found.tzinfo is not None else None
+    except (ValueError, OverflowError) as error:
         raise ForeignFormatError(f"{where}.timestamp: {timestamp!r} is not a time in ISO 8601") from error
-    return found if found.tzinfo is not None else None

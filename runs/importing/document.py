@@ -1,6 +1,7 @@
 """The text of a foreign file as JSON, and errors that say where in the file something is wrong."""
 
 import json
+import math
 import re
 from typing import TypeVar
 
@@ -35,13 +36,13 @@ def parse_json(text: str, first_line: int = 1) -> JsonValue:
         ForeignFormatError: it is not JSON; the message names the line, counted from `first_line`.
     """
     try:
-        value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+        value: JsonValue = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise ForeignFormatError(f"line {line}, column {error.colno}: this is not JSON: {error.msg}") from error
     except ValueError as error:
         raise ForeignFormatError(
-            f"line {first_line} or later: a number is NaN, Infinity or thousands of digits long"
+            f"line {first_line} or later: a number is NaN, Infinity, beyond 1.8e308 or thousands of digits long"
         ) from error
     except RecursionError as error:
         raise _too_deep(first_line) from error
@@ -91,6 +92,14 @@ def _whole(text: str) -> str:
 
 def _refuse_constant(name: str) -> JsonValue:
     raise ValueError(name)
+
+
+def _finite(digits: str) -> float:
+    """A number with a fraction or an exponent; `1e999` would be read as infinite, and no JSON has a word for that."""
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(digits)
+    return value
 
 
 def _too_deep(line: int) -> ForeignFormatError:

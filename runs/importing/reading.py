@@ -45,6 +45,8 @@ def read_source(path: Path, wanted: Format | None) -> Source:
         UsageError: it cannot be read, or does not have the form it should have.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} is no regular file, so it may never end; nothing was imported")
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:

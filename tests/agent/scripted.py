@@ -138,7 +138,7 @@ class ScriptedTools:
             raise self._raises
         try:
             parsed = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return self._refused("the arguments are not JSON")
         if not isinstance(parsed, dict):
             return self._refused("the arguments are no object")

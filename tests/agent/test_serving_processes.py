@@ -227,6 +227,8 @@ def initialize(url: str, **headers: str) -> int:
         ({"Authorization": f"Basic {TOKEN}"}, 401),
         ({"Authorization": f"Bearer {TOKEN}", "Host": "evil.example:80"}, 421),
         ({"Authorization": f"Bearer {TOKEN}", "Origin": "http://evil.example"}, 403),
+        ({"Authorization": f"Bearer {TOKEN}", "Mcp-Protocol-Version": "2026-07-28"}, 400),
+        ({"Authorization": f"bearer{TOKEN}"}, 401),
     ],
 )
 def test_requests_need_the_token_and_must_be_meant_for_this_machine(
@@ -252,6 +254,22 @@ def test_a_client_that_ends_its_session_ends_its_rollout_and_no_others(tmp_path:
         assert isinstance(events[-1], Ended)
         counts[sum(isinstance(event, ToolReturned) for event in events)] = events[-1].message
     assert counts == {1: DISCONNECTED, 2: DISCONNECTED}
+
+
+@pytest.mark.server
+def test_clients_that_would_do_without_sessions_have_a_rollout_each(tmp_path: Path) -> None:
+    """What one compiled stood in the transcript of the other, and its submission ended both."""
+
+    async def drive(url: str) -> None:
+        async with connected(url, TOKEN, "auto") as one, connected(url, TOKEN, "auto") as other:
+            for number, client in enumerate((one, other, one)):
+                code = f"{CODE}  # {number}"
+                assert not (await client.call_tool("compile_kernel", {"kernel_code": code})).is_error
+
+    with serving(tmp_path, **{TOKEN_NAME: TOKEN}) as (_, url, _said):
+        asyncio.run(drive(url))
+    counts = [sum(isinstance(e, ToolReturned) for e in run.events(ROLLOUT)) for run in list_runs(tmp_path)]
+    assert sorted(counts) == [1, 2]
 
 
 @pytest.mark.server

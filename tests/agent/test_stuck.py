@@ -5,7 +5,7 @@ from pathlib import Path
 from scripted import ScriptedModel, ScriptedTools, compile_call, roll_out
 from scripted import call as tool_call
 
-from agent.model import ModelReply, ToolMessage
+from agent.model import AssistantMessage, ModelReply, ToolMessage
 from agent.stuck import END_AT, WARN_FROM
 from runs.config import Limits
 from runs.events import Culprit, EndReason, ToolCall, ToolReturned
@@ -28,6 +28,15 @@ def test_same_call_with_the_same_result_is_warned_of_then_ends_the_rollout(tmp_p
     assert all(text.startswith("built\n\nYou have made this call before") for text in texts[WARN_FROM:-1])
     told = model.asked[-1][-1]
     assert isinstance(told, ToolMessage) and told.text == texts[-2]
+
+
+def test_arguments_nested_without_end_are_the_models_mistake_and_end_nothing(tmp_path: Path) -> None:
+    deep = replies(ToolCall(id="deep", name="compile_kernel", arguments="[" * 100_000))
+    model = ScriptedModel([*deep, ModelReply(text="", tool_calls=(compile_call("a"),))])
+    _, events = roll_out(tmp_path, model, ScriptedTools(), Limits(turns=2))
+    assert [event.turn for event in events if isinstance(event, ToolReturned)] == [1, 2]
+    sent = model.asked[-1][-2]
+    assert isinstance(sent, AssistantMessage) and sent.tool_calls[0].arguments == "{}", "a server takes that back"
 
 
 def test_going_round_in_circles_is_stuck_too(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_copied_history_is_marked_and_not_counted() -> None:
     assert made.final_metrics.total_prompt_tokens == 100
 
 
-@pytest.mark.parametrize("arguments", ["{broken", "[1]", "", '"text"', '{"a": NaN}', "[" * 100_000])
+@pytest.mark.parametrize("arguments", ["{broken", "[1]", "", '"text"', '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
 def test_arguments_that_are_no_object_are_kept_as_text(tmp_path: Path, arguments: str) -> None:
     calls = (ToolCall(id="a", name="compile_kernel", arguments=arguments),)
     text = trajectory_text(config(), changed(tool_calls=calls))

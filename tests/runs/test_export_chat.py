@@ -163,3 +163,17 @@ def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path, monkey
     done = command("export", write_run(tmp_path).path, "--to", "otlp", "--endpoint", "http://127.0.0.1:1")
     assert isinstance(done.exception, UnavailableError)
     assert "pip install -e '.[otel]'" in str(done.exception)
+
+
+def test_an_export_never_takes_the_place_of_a_runs_own_file(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    transcript = run.transcript("rollout-1")
+    before = transcript.read_bytes()
+    link = tmp_path / "elsewhere.json"
+    link.symlink_to(transcript)
+    for out in (transcript, link, run.path / "new.json"):
+        done = command("export", run.path, "--to", "chat", "--out", out)
+        assert isinstance(done.exception, UsageError)
+        assert "lies in the run itself" in str(done.exception)
+    assert transcript.read_bytes() == before
+    assert not (run.path / "new.json").exists()

@@ -116,6 +116,19 @@ def test_every_version_one_is_read(version: str) -> None:
             r"^steps\.0\.metrics\.prompt_tokens",
         ),
         (trajectory({"source": "agent", "message": "", "timestamp": "noon"}), r"^steps\.0\.timestamp: 'noon' is not"),
+        # In UTC it would be before the first year that there is, and no export could write it.
+        (
+            trajectory({"source": "agent", "message": "", "timestamp": "0001-01-01T00:00:00+01:00"}),
+            r"^steps\.0\.timestamp: '0001-01-01T00:00:00\+01:00' is not",
+        ),
+        (
+            trajectory({"source": "agent", "message": "", "metrics": {"prompt_tokens": -1}}),
+            r"^steps\.0\.metrics\.prompt_tokens: Input should be greater than or equal to 0",
+        ),
+        (
+            trajectory({"source": "agent", "message": "", "metrics": {"cost_usd": 1}}).replace("1}", "1e999}"),
+            "^line 1 or later: a number is NaN, Infinity, beyond",
+        ),
         (json.dumps({"schema_version": "ATIF-v1.7", "steps": [{}]}), "^agent: Field required"),
         ('{"schema_version": "ATIF-v1.7",\n"steps": [}', "^line 2, column 11: this is not JSON"),
     ],

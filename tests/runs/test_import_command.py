@@ -191,3 +191,11 @@ def test_a_file_of_many_megabytes_is_read_whole(tmp_path: Path) -> None:
     run = imported(tmp_path, json.dumps(messages))
     assert len(run.events("rollout-1")) == 2 * turns + 2
     assert {path.stem for path in run.candidates.iterdir()} == {Candidate(kernel).id for kernel in kernels}
+
+
+def test_a_file_that_never_ends_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = command("import", pipe, "--out", tmp_path / "runs")
+    assert isinstance(done.exception, UsageError)
+    assert "is no regular file" in str(done.exception)

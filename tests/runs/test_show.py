@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 import typer
+from rich.console import Console
 from sample_transcripts import BEGAN, BROKEN, GOOD, config, events, reply_of, timed, write_run
 from typer.testing import CliRunner
 
 from runs.commands import register
 from runs.config import Limits, Spending
-from runs.events import Compacted, Ended, EndReason, Event, Nudged, Resumed, ToolCall, ToolReturned
+from runs.events import Compacted, Ended, EndReason, Event, ModelReplied, Nudged, Resumed, ToolCall, ToolReturned
 from runs.listing import list_all
 from runs.log import TranscriptLog
+from runs.render import render_event
 from runs.store import create_run
 from runs.summary import summarize
 from runs.terminal import duration, printable
@@ -113,6 +115,13 @@ def test_show_needs_no_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
+
+
+def test_arguments_nested_without_end_are_shown_as_the_model_wrote_them(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ToolCall(id="a", name="verify", arguments="[" * 100_000)
+    reply = next(event for event in events() if isinstance(event, ModelReplied))
+    render_event(Console(width=100), reply.model_copy(update={"tool_calls": (call,)}))
+    assert "> verify [[[[" in capsys.readouterr().out
 
 
 def test_text_of_a_model_cannot_steer_the_terminal() -> None:

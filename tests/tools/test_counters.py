@@ -79,6 +79,7 @@ def test_counters_of_each_kernels_longest_launch() -> None:
         ("==ERROR== Failed to find metric x\n", "", "measured nothing: ==ERROR== Failed to find metric x"),
         ("", "", "measured nothing: it wrote nothing."),
         (f"{HEADER}\n{UNITS}\n", "", "measured nothing"),
+        (f"{HEADER}\n{UNITS}\n{'k' * 200_000}\n", "", "cannot be read: field larger than field limit"),
     ],
 )
 def test_why_there_are_no_counters(text: str, problem: str, said: str) -> None:

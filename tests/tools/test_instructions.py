@@ -1,5 +1,6 @@
 """What disassemblers print is read: functions, instructions, their kinds, and the loop that matters."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -102,3 +103,18 @@ def test_the_densest_part_is_found(count: int, first: int) -> None:
     part = densest([instruction(at, name) for at, name in enumerate(names)], count)
     assert part[0].address == first
     assert len(part) == min(count, len(names))
+
+
+def test_a_function_of_very_many_loops_is_looked_through_in_no_time() -> None:
+    code = [
+        Instruction(4 * at, "jne", f"jne {4 * at - 8}", max(0, 4 * at - 8))
+        if at % 2
+        else Instruction(4 * at, "vfmadd213ps", "vfmadd213ps ymm0, ymm1, ymm2", None)
+        for at in range(60_000)
+    ]
+    began = time.process_time()
+    loop = hottest_loop(code)
+    assert loop is not None
+    assert len(loop) == 2, "the first jump goes back to the first instruction; it holds no other"
+    assert len(densest(code, 120)) == 120
+    assert time.process_time() - began < 20, "each loop compared with each other took minutes"

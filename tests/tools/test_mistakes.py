@@ -8,6 +8,7 @@ from shipped_candidates import CPU
 
 from tasks.loader import find_task
 from tasks.spec import Target
+from tools import mistakes
 from tools.candidate import Candidate
 from tools.describe import describe
 from tools.judge import Judge
@@ -121,3 +122,13 @@ def test_the_mistakes_of_the_shipped_candidates_are_named(file: str, phrase: str
     (row,) = (row for row in CPU if row.file == file)
     with Judge(find_task(row.task), Target.CPU) as judge:
         assert phrase in likely(judge, row.candidate)
+
+
+def test_a_diagnosis_that_fails_takes_no_verdict_away(convolution: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reference with a mistake in it answered fewer outputs; the candidate was said to be a fault of the harness."""
+
+    def failing(*_: object) -> list[str]:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(mistakes, "matching", failing)
+    assert likely(convolution, candidate_of(CONVOLUTION, (FORWARD, with_weight("self.conv.weight.flip(-1)")))) == ""

@@ -1,12 +1,15 @@
 """Where the time goes: what a worker tells of its launches becomes times, shares and limits, and a text."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from judging import CONVOLUTION, LONG_INPUTS, candidate_of, message_of, task_of
 from pydantic import ValidationError
 
+from tasks.errors import ProtocolError
 from tasks.spec import Target
+from tools import profiling
 from tools.counters import MeasuredCounters
 from tools.describe import describe
 from tools.judge import Judge
@@ -181,3 +184,35 @@ def test_a_candidate_that_fails_in_a_call_cannot_be_profiled(judge: Judge) -> No
     result = judge.profile(candidate_of(CONVOLUTION, ("return self.conv(x)", "raise KeyError('x')")))
     assert result.status == "fault"
     assert (result.verdict, result.stage) == (Verdict.CRASHED, "profile")
+
+
+def test_a_worker_that_tells_of_calls_without_a_duration_is_described() -> None:
+    call = profiling._Call((Traced(name="k", start_ns=7, ns=0),))
+    assert call.span_ns == 1, "rates are something over it"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"start_ns": 10**400},
+        {"start_ns": -(1 << 63)},
+        {"grid": [1 << 31, 1, 1]},
+        {"block": [1, 1, 10**400]},
+        {"registers": 10**400},
+        {"shared_bytes": 1 << 31},
+    ],
+)
+def test_numbers_that_no_launch_has_break_the_protocol(lie: dict[str, object]) -> None:
+    launched = {"name": "k", "start_ns": 0, "ns": 1, "grid": [1, 1, 1], "block": [1, 1, 1]}
+    assert isinstance(parse_reply({"done": {"traced": [launched]}}), DoneLine)
+    with pytest.raises(ProtocolError):
+        parse_reply({"done": {"traced": [{**launched, **lie}]}})
+
+
+def test_a_worker_that_tells_of_very_many_kernels_keeps_nobody_busy() -> None:
+    calls = [[Traced(name=f"k{at}", start_ns=at, ns=1 + at) for at in range(20_000)] for _ in range(5)]
+    began = time.process_time()
+    found = kernel_profiles(calls, [], None, MeasuredCounters())
+    assert [kernel.name for kernel in found[:2]] == ["k19999", "k19998"]
+    assert len(found) == profiling.MOST_KERNELS
+    assert time.process_time() - began < 20, "each name looked for among all launches took minutes"
