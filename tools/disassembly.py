@@ -33,6 +33,10 @@ _NO_CUOBJDUMP = (
 _NO_OBJDUMP = "objdump is not installed: apt-get install binutils."
 
 
+class _UnreadableError(Exception):
+    """The program that disassembles failed on the candidate's library, whoever's fault that is."""
+
+
 class _Program(NamedTuple):
     """The program that disassembles for a target, and how its output is read."""
 
@@ -54,12 +58,19 @@ def disassemble_candidate(session: Session, candidate: Candidate, wanted: str | 
 
     Raises:
         CandidateFault: it does not build, import or construct.
-        HarnessError: the program that disassembles failed.
+        HarnessError: the program that disassembles could not be started.
     """
-    started = time.monotonic()
     program = _program(session.target)
     if isinstance(program, str):
         return Disassembled(candidate=candidate.id, note=program)
+    try:
+        return _disassembled(session, candidate, wanted, program)
+    except _UnreadableError as error:
+        return Disassembled(candidate=candidate.id, note=str(error))
+
+
+def _disassembled(session: Session, candidate: Candidate, wanted: str | None, program: _Program) -> Disassembled:
+    started = time.monotonic()
     extensions, note = constructed(session, candidate)
     builds = [session.builder.kept(extension.key) for extension in extensions]
     functions = {
@@ -139,5 +150,6 @@ def _run(program: _Program, arguments: list[str], build: KeptBuild) -> str:
             raise HarnessError(f"{program.path} could not be started: {error}") from error
     if done.timed_out or done.returncode:
         ended = f"was stopped after {_TIMEOUT_S:.0f} s" if done.timed_out else f"ended with code {done.returncode}"
-        raise HarnessError(f"{program.path} {ended} on the candidate's library: {done.output.strip()[-500:]}")
+        said = done.output.strip()[-500:]
+        raise _UnreadableError(f"{program.path.name} {ended} on the candidate's library, so nothing is shown: {said}")
     return done.output

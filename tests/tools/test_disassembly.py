@@ -1,6 +1,7 @@
 """Machine code of a candidate's kernel or function, from the library that was built; what is missing is said."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from shipped_candidates import CPU, CUDA
@@ -49,6 +50,24 @@ def test_the_loop_of_a_host_function_is_shown(host: Judge) -> None:
     assert 0 < len(result.listing.splitlines()) <= LISTED
     # Without contraction there would be vmulps and vaddps.
     assert "ps " in result.listing, "the inner loop of this kernel is one that compilers vectorise"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [("echo no symbols; exit 3", "ended with code 3"), ("sleep 60", "was stopped after 1 s")]
+)
+def test_a_program_that_fails_on_a_library_ends_no_rollout(
+    host: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    """A candidate with ten thousand functions could have had `disassemble` end its rollout as our fault."""
+    program = tmp_path / "objdump"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("tools.disassembly.shutil.which", lambda _: str(program))
+    monkeypatch.setattr("tools.disassembly._TIMEOUT_S", 1.0)
+    result = code_of(host, shipped(CPU, "causal_naive.py"))
+    assert f"objdump {said} on the candidate's library" in result.note
+    assert result.function == ""
+    assert said in describe(result)
 
 
 @pytest.mark.nvcc
