@@ -30,13 +30,13 @@ def run(*words: str) -> str:
 
 
 def test_evolve_with_the_simulated_model_and_again_after_more_turns_are_allowed(tmp_path: Path) -> None:
-    words = ("--model", "simulated:1", "--strategy", "evolve", "--rollouts", "4", "--parallel", "2", "--turns", "2")
-    output = run("run", PROBLEM, "--target", "cpu", "--out", str(tmp_path), "--total-turns", "6", *words)
+    words = ("--model", "simulated:2", "--strategy", "evolve", "--rollouts", "4", "--parallel", "2", "--turns", "1")
+    output = run("run", PROBLEM, "--target", "cpu", "--out", str(tmp_path), "--total-turns", "3", *words)
     (found,) = list_runs(tmp_path)
     assert found.config().strategy is not None
     events = {name: found.events(name) for name in found.rollouts()}
     turns = sum(event.event == "model_reply" for each in events.values() for event in each)
-    assert turns == 6, "the budget is the run's, whatever goes on at once"
+    assert turns == 3, "the budget is the run's, whatever goes on at once"
     assert f"{found.rollouts()[0]}  turn 1  compile_kernel" in output
     for each in events.values():
         assert isinstance(each[-1], Ended) and each[-1].reason is EndReason.TURN_LIMIT
@@ -54,14 +54,14 @@ def test_evolve_with_the_simulated_model_and_again_after_more_turns_are_allowed(
         if event.tool == "benchmark" and isinstance(event.reply.result, Timed):
             assert event.reply.device_seconds > 0
     # What is left of the strategy's rollouts is started by `resume`, from what the transcripts say.
-    run("resume", str(found.path), "--total-turns", "8")
+    run("resume", str(found.path), "--total-turns", "4")
     origins = [
         event.origin for name in found.rollouts() for event in found.events(name) if isinstance(event, RolloutStarted)
     ]
     assert [origin and (origin.strategy, origin.island) for origin in origins] == [
         (StrategyName.EVOLVE, number % 2) for number in range(4)
     ]
-    assert sum(event.event == "model_reply" for name in found.rollouts() for event in found.events(name)) == 8
+    assert sum(event.event == "model_reply" for name in found.rollouts() for event in found.events(name)) == 4
     bred = {candidate for origin in origins if origin for candidate in origin.parents}
     assert bred and all((found.candidates / f"{candidate}.py").exists() for candidate in bred)
 
