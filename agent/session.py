@@ -119,6 +119,8 @@ class Session:
         self._watch = watch
         self._interruption = interruption or Interruption()
         self._context_tokens = None if plan.choice.options is None else plan.choice.options.context_tokens
+        # A host's floor is at the clock that its kernel names, which cores exceed: twice its rate was seen.
+        self._floor_ns = briefing.floor_ns if plan.target is Target.CUDA else None
         self._strategy = strategy_of(plan.strategy)
         self._pasts = Pasts(run)
         # One that was killed before its first event was whole has not begun.
@@ -159,7 +161,7 @@ class Session:
             return "the account at the model's server has nothing left"
         if len(last) == MOST_FAULTS and all(end.culprit in _FAULTS for end in last):
             return f"{MOST_FAULTS} rollouts in a row were ended by a fault"
-        if not self._unfinished and is_near(pasts, self._briefing.floor_ns):
+        if not self._unfinished and is_near(pasts, self._floor_ns):
             return f"the best candidate reaches {NEAR:.0%} of what the floor allows"
         try:
             self._budget.check()
