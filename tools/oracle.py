@@ -133,10 +133,11 @@ class Oracle:
         return self._run(inputs, state, torch.float64)
 
     def _copy(self) -> torch.nn.Module:
-        """The reference as constructed. A copy is made in a tenth of the time that drawing its parameters takes; a
+        """The reference as constructed. A copy takes a seventh to a third of the time, for no parameters are drawn; a
         reference that cannot be copied is constructed anew."""
         try:
             return copy.deepcopy(self._template)
+        # Copying runs a task author's code, which may raise anything.
         except Exception:
             return self._construct()
 

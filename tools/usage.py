@@ -112,7 +112,7 @@ def usage(group: int, folder: Path, budget: Budget, ignored: FileIdentity | None
 
 def _members(group: int) -> Iterator[tuple[int, int]]:
     """Process number and resident pages of each process in a group."""
-    # Plain calls: pathlib takes five times as long, and machines with many processors have hundreds of processes.
+    # Plain calls: pathlib took nearly twice as long, and machines with many processors have hundreds of processes.
     with os.scandir("/proc") as processes:
         numbers = [entry.name for entry in processes if entry.name.isdecimal()]
     for number in numbers:
