@@ -87,6 +87,7 @@ class Judge:
         self._progress = progress
         self._sandbox = tier(gpu=target is Target.CUDA)
         self._session = Session(task, target, limits or Limits(), progress)
+        self._fixed_candidates = fixed_candidates
         self._planner = Planner(self._session, fixed_candidates=fixed_candidates)
         self._pace = Pace(self._session)
 
@@ -159,7 +160,8 @@ class Judge:
         try:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
-                card = card_state(OWN_GPU_PROCESSES + self.idle_neighbours) if session.device == "cuda" else None
+                own = OWN_GPU_PROCESSES + session.standing_ahead + self.idle_neighbours
+                card = card_state(own) if session.device == "cuda" else None
                 samples = self._measure(timer, baseline)
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
@@ -231,11 +233,16 @@ class Judge:
         benchmark: BenchmarkResult | None = None
         build = build or self.compile(candidate)
         if isinstance(build, Built):
+            # For the benchmark, and where more candidates wait also for the next verification.
+            self._session.workers_ahead = 2 if self._fixed_candidates else 1
             verify = self.verify(candidate)
+            self._session.workers_ahead = 0
             if isinstance(verify, Verified):
                 sanitized = last_word(self._session, candidate) if strict else None
                 if sanitized is None or sanitized.verdict is Verdict.CORRECT:
                     benchmark = self.benchmark(candidate)
+        if not self._fixed_candidates:
+            self._session.drop_ahead()
         return Evaluation(
             candidate=candidate.id,
             task=self.task.name,
@@ -287,7 +294,7 @@ class Judge:
     @property
     def warm_workers(self) -> int:
         """How many workers this judge keeps between evaluations."""
-        return int(self._pace.warm)
+        return int(self._pace.warm) + self._session.standing_ahead
 
     def baselines(self) -> tuple[Baseline, ...]:
         """PyTorch's own times on the benchmark shape, measured once a session; empty where nothing can be run here."""

@@ -11,6 +11,7 @@ import torch
 from tasks.errors import KernelwrightError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Mode, Precision, Target
+from tools.ahead import Ahead
 from tools.alternatives import Alternative, alternatives
 from tools.briefing import Machine
 from tools.build import Builder
@@ -27,6 +28,9 @@ from tools.usage import memory_limit_bytes
 from tools.worker.shared_memory import aligned, dtype_of
 from tools.workload import Workload, workload
 
+SHARED_MEMORY_SHARE = 0.125
+"""Of a GPU's free memory, what untimed calls may share at most: the worker and the oracle need theirs."""
+
 
 @dataclass
 class Session:
@@ -38,6 +42,8 @@ class Session:
     progress: Callable[[str], None]
     leased_s: float = 0.0
     """How long the device was held, all times together."""
+    workers_ahead: int = 0
+    """How many workers to start ahead, on a GPU, while a candidate is being verified."""
 
     @contextmanager
     def device_lease(self) -> Iterator[None]:
@@ -79,6 +85,11 @@ class Session:
     def server(self) -> ForkServer:
         """The warm process that workers are forked from."""
         return ForkServer(memory_limit_bytes() if self.target is Target.CPU else None, gpu=self.target is Target.CUDA)
+
+    @cached_property
+    def ahead(self) -> Ahead:
+        """The workers that were started ahead."""
+        return Ahead(self.server.spawn, self.device)
 
     @cached_property
     def builder(self) -> Builder:
@@ -170,13 +181,24 @@ class Session:
         trusted: bool = False,
     ) -> Subject:
         """A fresh worker for a candidate, its text not executed yet; `device` is where the judge keeps its tensors."""
-        worker = self.server.spawn(aligned(memory_bytes + SLACK_BYTES), trusted=trusted)
         where = self.device if device is None else device
+        size_bytes = aligned(memory_bytes + SLACK_BYTES)
+        worker = self.ahead.take(size_bytes) if where == "cuda" and not trusted else None
+        if worker is None:
+            worker = self.server.spawn(size_bytes, trusted=trusted)
         return Subject(worker, self.builder, candidate, where, limits or self.limits)
 
-    def ready(self, subject: Subject, state: dict[str, torch.Tensor]) -> int:
-        """Load, construct and fill; returns the nanoseconds that `prepare` took."""
+    def ready(self, subject: Subject, state: dict[str, torch.Tensor], *, shared_bytes: int = 0) -> int:
+        """Load, construct and fill; returns the nanoseconds that `prepare` took.
+
+        `shared_bytes` is what tensors of untimed calls take: they lie in GPU memory that both processes map, if there
+        is plenty, because moving them through the host's takes longer than most calls.
+        """
         subject.load(self.device, allow_tf32=self.precision is Precision.TF32)
+        if shared_bytes and self.device == "cuda":
+            size_bytes = aligned(shared_bytes + SLACK_BYTES)
+            if size_bytes <= SHARED_MEMORY_SHARE * torch.cuda.mem_get_info()[0]:
+                subject.share(size_bytes)
         return self.construct(subject, state)
 
     def construct(self, subject: Subject, state: dict[str, torch.Tensor]) -> int:
@@ -193,7 +215,18 @@ class Session:
         """The fork server's process, if it was started."""
         return self.server.pid if "server" in self.__dict__ else None
 
+    @property
+    def standing_ahead(self) -> int:
+        """How many workers were started ahead and wait for a candidate."""
+        return len(self.ahead) if "ahead" in self.__dict__ else 0
+
+    def drop_ahead(self) -> None:
+        """End the workers that were started ahead."""
+        if "ahead" in self.__dict__:
+            self.ahead.close()
+
     def close(self) -> None:
-        """End the fork server, if it was started."""
+        """End the fork server, if it was started, and what was started ahead."""
+        self.drop_ahead()
         if "server" in self.__dict__:
             self.server.close()

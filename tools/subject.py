@@ -10,7 +10,22 @@ from tools.candidate import Candidate
 from tools.replies import Done, Written
 from tools.verdict import Verdict
 from tools.worker.device_memory import DeviceMemoryError, OpenedMemory
-from tools.worker.messages import Call, Construct, Fill, Load, Probe, Recall, Region, Report, Slot, Stage, Timed, Trace
+from tools.worker.messages import (
+    Call,
+    Construct,
+    Fill,
+    Load,
+    Probe,
+    Recall,
+    Region,
+    Report,
+    Request,
+    Share,
+    Slot,
+    Stage,
+    Timed,
+    Trace,
+)
 from tools.worker.shared_memory import aligned, name_of, view
 from tools.workers import CandidateFault, Worker
 
@@ -75,33 +90,42 @@ class Subject:
         self._builder = builder
         self._limits = limits
         self._layout = _TimedLayout(0, 0, Region(0, 0))
+        self._memory = worker.memory
+        """Where tensors of untimed calls lie."""
         self._timed_memory = worker.memory
         self._timed = Timed((), (), Region(0, 0), 0, 0)
         self._calls = 0
-        self._opened: OpenedMemory | None = None
+        self._opened: list[OpenedMemory] = []
 
     def load(self, worker_device: str, *, allow_tf32: bool) -> Done:
         """Execute the candidate's text."""
-        request = Load(self.candidate.text, worker_device, allow_tf32)
-        return self.worker.ask(request, self._limits.load_s, self._builder, self.candidate)
+        return self._ask(Load(self.candidate.text, worker_device, allow_tf32), self._limits.load_s)
+
+    def share(self, size_bytes: int) -> None:
+        """Have tensors of untimed calls lie in GPU memory that both processes map, not in the host's.
+
+        Raises:
+            HarnessError: the GPU's driver refuses to share memory between processes.
+        """
+        self._memory = self._open(self._ask(Share(size_bytes), self._limits.call_s), size_bytes)
 
     def construct(self, init_inputs: str, *, training: bool) -> Done:
         """Make a new `ModelNew`."""
-        return self.worker.ask(Construct(init_inputs, training), self._limits.load_s, self._builder, self.candidate)
+        return self._ask(Construct(init_inputs, training), self._limits.load_s)
 
     def recall(self, number: int) -> Done:
         """Go on with the model that was made as this one, counted from 0."""
-        return self.worker.ask(Recall(number), self._limits.call_s, self._builder, self.candidate)
+        return self._ask(Recall(number), self._limits.call_s)
 
     def probe(self, inputs: Named) -> Done:
         """Call forward only to see which extension it builds."""
         slots, _ = self._place(inputs, 0)
-        return self.worker.ask(Probe(slots), self._limits.call_s, self._builder, self.candidate)
+        return self._ask(Probe(slots), self._limits.call_s)
 
     def fill(self, state: dict[str, torch.Tensor]) -> Done:
         """Give the model its parameters and buffers, and let it prepare."""
         slots, _ = self._place(list(state.items()), 0)
-        return self.worker.ask(Fill(slots), self._limits.call_s, self._builder, self.candidate)
+        return self._ask(Fill(slots), self._limits.call_s)
 
     def call(self, inputs: Named, state: Named, expected_bytes: int, *, watch: bool = True) -> Returned:
         """Call the model once; the memory its outputs will take is poisoned with NaN before.
@@ -115,9 +139,8 @@ class Subject:
         input_slots, offset = self._place(inputs, 0)
         state_slots, offset = self._place(state, offset)
         region = self._poisoned(offset, expected_bytes)
-        request = Call(input_slots, state_slots, region, watch)
-        done = self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
-        return self._returned(done, self.worker.memory, region)
+        done = self._ask(Call(input_slots, state_slots, region, watch), self._limits.call_s)
+        return self._returned(done, self._memory, region, copied=self.device == "cuda")
 
     def trace(self, inputs: Named, state: Named, flush_bytes: int) -> Done:
         """Call the model once on a GPU, and say which kernels ran in which form.
@@ -129,8 +152,7 @@ class Subject:
         """
         input_slots, offset = self._place(inputs, 0)
         state_slots, _ = self._place(state, offset)
-        request = Trace(input_slots, state_slots, flush_bytes)
-        return self.worker.ask(request, self._limits.call_s, self._builder, self.candidate)
+        return self._ask(Trace(input_slots, state_slots, flush_bytes), self._limits.call_s)
 
     def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
         """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
@@ -149,15 +171,9 @@ class Subject:
         start = aligned(offset + INPUT_SETS * set_bytes)
         room = output_bytes + SLACK_BYTES
         self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
-        done = self.worker.ask(Stage(start + room, watch), self._limits.call_s, self._builder, self.candidate)
+        done = self._ask(Stage(start + room, watch), self._limits.call_s)
         if self.device == "cuda":
-            try:
-                self._opened = OpenedMemory(done.handle, start + room)
-            except ValueError as error:
-                raise CandidateFault(Verdict.NO_RESULT, "the worker's handle of GPU memory is no handle.") from error
-            except DeviceMemoryError as error:
-                raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
-            self._timed_memory = self._opened.tensor
+            self._timed_memory = self._open(done, start + room)
 
     def begin_timed(
         self, inputs: Named, state: Named, address_offset: int, held: int, *, gated: bool
@@ -201,19 +217,39 @@ class Subject:
 
     def report(self) -> Done:
         """End the recording of operators: those that computed, and how many timed calls it holds."""
-        return self.worker.ask(Report(), self._limits.call_s, self._builder, self.candidate)
+        return self._ask(Report(), self._limits.call_s)
 
     def returned_by_last_timed(self, done: Done) -> Returned:
         """What the last timed call left behind, read where the worker has no hand in it; valid until the next call."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
-        return replace(self._returned(done, self._timed_memory, self._layout.outputs), inputs=inputs)
+        return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=False), inputs=inputs)
+
+    def require_bounded(self) -> None:
+        """Raise `CandidateFault` where the worker takes more than its budget now; after calls that is not always seen
+        at once."""
+        self.worker.require_bounded()
 
     def close(self) -> None:
         """End the worker."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        while self._opened:
+            self._opened.pop().close()
         self.worker.close()
+
+    def _ask(self, request: Request, limit_s: float) -> Done:
+        if self._memory.is_cuda:
+            # What was written there must be there before the worker reads it.
+            torch.cuda.synchronize()
+        return self.worker.ask(request, limit_s, self._builder, self.candidate)
+
+    def _open(self, done: Done, size_bytes: int) -> torch.Tensor:
+        try:
+            opened = OpenedMemory(done.handle, size_bytes)
+        except ValueError as error:
+            raise CandidateFault(Verdict.NO_RESULT, f"the worker's handle of GPU memory is none: {error}.") from error
+        except DeviceMemoryError as error:
+            raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
+        self._opened.append(opened)
+        return opened.tensor
 
     def _place(self, tensors: Named, offset: int) -> tuple[tuple[Slot, ...], int]:
         slots = []
@@ -221,10 +257,10 @@ class Subject:
             offset = aligned(offset)
             slot = Slot(name, name_of(tensor.dtype), tuple(tensor.shape), offset)
             try:
-                view(self.worker.memory, slot).copy_(tensor)
+                view(self._memory, slot).copy_(tensor)
             except ValueError as error:
                 raise HarnessError(
-                    f"the shared memory of {self.worker.memory.numel()} bytes is too small: {error}"
+                    f"the shared memory of {self._memory.numel()} bytes is too small: {error}"
                 ) from error
             slots.append(slot)
             offset += tensor.numel() * tensor.element_size()
@@ -232,19 +268,22 @@ class Subject:
 
     def _poisoned(self, offset: int, expected_bytes: int) -> Region:
         """All bits set are NaN in every floating dtype, so an output that was not written is seen."""
-        size = min(expected_bytes, self.worker.memory.numel() - offset)
+        size = min(expected_bytes, self._memory.numel() - offset)
         if size > 0:
-            view(self.worker.memory, Slot("poison", "uint8", (size,), offset)).fill_(255)
-        return Region(offset, self.worker.memory.numel() - offset)
+            view(self._memory, Slot("poison", "uint8", (size,), offset)).fill_(255)
+        return Region(offset, self._memory.numel() - offset)
 
-    def _returned(self, done: Done, memory: torch.Tensor, region: Region) -> Returned:
-        outputs = [(item.name, self._read(item, memory, region)) for item in done.outputs]
-        outputs += [(f"state {item.name}", self._read(item, memory, region)) for item in done.state]
-        inputs = [self._read(item, memory, region) for item in done.inputs]
+    def _returned(self, done: Done, memory: torch.Tensor, region: Region, *, copied: bool) -> Returned:
+        outputs = [(item.name, self._read(item, memory, region, copied)) for item in done.outputs]
+        outputs += [(f"state {item.name}", self._read(item, memory, region, copied)) for item in done.state]
+        inputs = [self._read(item, memory, region, copied) for item in done.inputs]
         return Returned(outputs, inputs, done.computing, done.launched, done.launch_error)
 
-    def _read(self, item: Written, memory: torch.Tensor, region: Region) -> torch.Tensor:
-        """What the worker wrote, on the judge's device; the worker's word on where and what is checked."""
+    def _read(self, item: Written, memory: torch.Tensor, region: Region, copied: bool) -> torch.Tensor:
+        """What the worker wrote, on the judge's device; the worker's word on where and what is checked.
+
+        `copied` is for memory that a running worker may go on writing to while it is being compared.
+        """
         if item.offset is None:
             raise CandidateFault(
                 Verdict.INCORRECT,
@@ -256,4 +295,4 @@ class Subject:
             tensor = view(memory, Slot(item.name, item.dtype, item.shape, item.offset))
         except (ValueError, RuntimeError) as error:
             raise CandidateFault(Verdict.NO_RESULT, f"the worker's answer cannot be read: {error}") from error
-        return tensor.to(self.device)
+        return tensor.to(self.device, copy=copied)

@@ -38,12 +38,15 @@ class Verification(NamedTuple):
 def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allow_library: bool) -> Verification:
     """All checks of a candidate; raises `CandidateFault` at the first that fails."""
     drawn, states, limits_of = plan.drawn, plan.states, plan.limits_of
-    subject = session.subject(candidate, max(session.memory_bytes(trial.sizes) for trial, _, _ in drawn))
+    memory_bytes = max(session.memory_bytes(trial.sizes) for trial, _, _ in drawn)
+    subject = session.subject(candidate, memory_bytes)
     try:
         checks: list[Check] = []
         determinism: Determinism | None = None
         share: float | None = None
-        session.ready(subject, states[0])
+        session.ready(subject, states[0], shared_bytes=memory_bytes)
+        if session.device == "cuda":
+            session.ahead.start(session.workers_ahead)
         instance = 0
         for trial, inputs, answer in drawn:
             if trial.instance != instance:
@@ -70,9 +73,16 @@ def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allo
         if session.task.facts.causal_axis is not None:
             checks.append(probe_causality(session, subject, states[0], limits_of))
         assert determinism is not None, "one trial is asked several times"
+        subject.require_bounded()
         return Verification(tuple(checks), determinism, share)
+    except CandidateFault:
+        # When a look at the worker fell due must not decide which of its faults is told.
+        subject.require_bounded()
+        raise
     finally:
         subject.close()
+        if session.device == "cuda":
+            session.ahead.settle()
 
 
 def _first_again(

@@ -31,7 +31,7 @@ from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, Worke
 from tools.results import Extension
 from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
-from tools.worker.messages import GO, Request, Timed, Wire, request_to_json
+from tools.worker.messages import GO, Call, Request, Timed, Wire, request_to_json
 
 START_TIMEOUT_S = 120.0
 _LOOK_EVERY_S = 0.05
@@ -89,6 +89,7 @@ class Worker:
         """Its process number here, once it stands; 0 where it never stood."""
         self._looked_at = 0.0
         self._look_cost_s = 0.0
+        self._least_between_looks_s = 0.0
 
     def await_setup(self) -> None:
         """Wait until the worker stands; raises HarnessError where it does not."""
@@ -116,8 +117,23 @@ class Worker:
             HarnessError, UnavailableError: a build could not be tried.
         """
         with self._failing_as_verdict(request.op, timeout_s):
+            self._least_between_looks_s = _LOOK_EVERY_S if isinstance(request, Call) else 0.0
             self._wire.send(request_to_json(request))
             return self._done(timeout_s, builder, candidate, timed=isinstance(request, Timed))
+
+    def tell(self, request: Request) -> None:
+        """Send a request whose answer `hear` waits for; there is no candidate in the worker yet."""
+        with self._failing_as_verdict(request.op, 0.0):
+            self._wire.send(request_to_json(request))
+
+    def hear(self, timeout_s: float) -> None:
+        """Wait for the answer to what the worker was told; raises CandidateFault where it does not come."""
+        with self._failing_as_verdict("warm", timeout_s):
+            reply = parse_reply(self._next(time.monotonic() + timeout_s, timed=False))
+            if isinstance(reply, FaultLine):
+                raise self._fault(reply.fault)
+            if not isinstance(reply, DoneLine):
+                raise ProtocolError("it asked for something before it had a candidate")
 
     def begin(self, request: Timed, ready_s: float, timeout_s: float, builder: Builder, candidate: Candidate) -> bool:
         """Send a timed request and wait until the worker is ready for its inputs; raises as `ask`.
@@ -127,7 +143,7 @@ class Worker:
         with self._failing_as_verdict(request.op, timeout_s):
             # What earlier timed calls took; no clock runs yet.
             if time.monotonic() - self._looked_at > _LOOK_DURING_TIMED_S:
-                self._require_bounded()
+                self.require_bounded()
             self._wire.send(request_to_json(request))
             if request.gate and not select.select([self.control], [], [], ready_s)[0]:
                 return False
@@ -215,14 +231,17 @@ class Worker:
             ) from error
 
     def _next(self, deadline: float, timed: bool) -> dict[str, Any]:
-        """The worker's next line, with a look at the worker in each interval without one, and after an untimed one."""
+        """The worker's next line, with a look at the worker in each interval without one, and after an untimed one.
+
+        After calls, of which there are many, only now and then: who asks for them looks at their end.
+        """
         while True:
             interval = _LOOK_DURING_TIMED_S if timed else max(_LOOK_EVERY_S, self._look_cost_s / _LOOK_SHARE)
             self.control.settimeout(max(0.001, min(deadline - time.monotonic(), interval)))
             try:
                 message = self._wire.receive()
             except TimeoutError:
-                self._require_bounded()
+                self.require_bounded()
                 if time.monotonic() >= deadline:
                     raise
                 if not self.server.ended(self.number):
@@ -230,8 +249,8 @@ class Worker:
                 message = self._last_line()
             if message is None:
                 raise self._death()
-            if not timed:
-                self._require_bounded()
+            if not timed and time.monotonic() - self._looked_at >= self._least_between_looks_s:
+                self.require_bounded()
             return message
 
     def _last_line(self) -> dict[str, Any] | None:
@@ -242,7 +261,7 @@ class Worker:
         except TimeoutError:
             return None
 
-    def _require_bounded(self) -> None:
+    def require_bounded(self) -> None:
         """Kill the worker and raise its fault where it takes more than its budget."""
         started = time.monotonic()
         taken = usage(self.pid, self.scratch, self.budget, self.memory_identity)

@@ -19,9 +19,11 @@ from tools.worker.messages import (
     Region,
     Report,
     Request,
+    Share,
     Slot,
     Stage,
     Timed,
+    Warm,
     Wire,
     request_from_json,
     request_to_json,
@@ -41,7 +43,9 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 @pytest.mark.parametrize(
     "request_",
     [
+        Warm("cuda"),
         Load("import torch\n# größe", "cuda", True),
+        Share(1 << 20),
         Construct("[3]", False),
         Recall(1),
         Probe((SLOT, SLOT)),

@@ -60,7 +60,17 @@ class OpenedMemory:
             ctypes.byref(self._address), _Handle.from_buffer_copy(raw), ctypes.c_uint(_LAZY_PEER_ACCESS)
         )
         _check(opened, "cuIpcOpenMemHandle")
+        if self._mapped_bytes() < size_bytes:
+            # The handle is the worker's word. Beyond the end of what it opens, the judge's own kernels would fault.
+            self.close()
+            raise ValueError(f"the handle opens less than {size_bytes} bytes")
         self.tensor = bytes_at(int(self._address.value or 0), size_bytes, "cuda")
+
+    def _mapped_bytes(self) -> int:
+        base, size = ctypes.c_uint64(), ctypes.c_size_t()
+        asked = self._driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), self._address)
+        _check(asked, "cuMemGetAddressRange")
+        return int((base.value or 0) + size.value - (self._address.value or 0))
 
     def close(self) -> None:
         """Unmap the memory; the tensor must not be used any more."""

@@ -34,6 +34,23 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Warm:
+    """Bring the device up while there is no candidate yet."""
+
+    op: ClassVar[str] = "warm"
+    device: str
+    """As of `Load`."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """On a GPU, allocate memory that the judge can open: tensors of all but timed calls lie there from now on."""
+
+    op: ClassVar[str] = "share"
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
 class Load:
     """Execute the candidate's text as a module."""
 
@@ -140,7 +157,8 @@ class Report:
     op: ClassVar[str] = "report"
 
 
-Request = Load | Construct | Recall | Probe | Fill | Call | Trace | Stage | Timed | Report
+Request = Warm | Load | Share | Construct | Recall | Probe | Fill | Call | Trace | Stage | Timed | Report
+_REQUESTS = (Warm, Load, Share, Construct, Recall, Probe, Fill, Call, Trace, Stage, Timed, Report)
 
 
 class Wire:
@@ -192,7 +210,7 @@ def request_from_json(message: dict[str, Any]) -> Request:
     """The request that a line carries; the judge wrote it, so its form is trusted."""
     fields = dict(message)
     op = fields.pop("op")
-    kind = {cls.op: cls for cls in (Load, Construct, Recall, Probe, Fill, Call, Trace, Stage, Timed, Report)}[op]
+    kind = {cls.op: cls for cls in _REQUESTS}[op]
     for name in ("inputs", "state"):
         if name in fields:
             fields[name] = _slots(fields[name])

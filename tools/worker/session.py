@@ -24,9 +24,11 @@ from tools.worker.messages import (
     Recall,
     Report,
     Request,
+    Share,
     Stage,
     Timed,
     Trace,
+    Warm,
     Wire,
 )
 from tools.worker.plain_values import decode
@@ -50,6 +52,7 @@ class Session:
 
     def __init__(self, memory: torch.Tensor, loader: InlineLoader, wire: Wire) -> None:
         self._memory = memory[:-GATE_BYTES]
+        """Of all but timed calls."""
         self._gate_page = memory[-GATE_BYTES:]
         self._gate: Gate | None = None
         self._loader = loader
@@ -69,8 +72,13 @@ class Session:
         """Carry out one request; exceptions are the candidate's unless they are a `ContractError`."""
         with torch.no_grad():
             match request:
+                case Warm():
+                    return self._warm(request.device)
                 case Load():
                     return self._load(request)
+                case Share():
+                    self._memory, handle = allocate_shared(request.shared_bytes)
+                    return {"handle": handle}
                 case Construct():
                     return self._construct(request)
                 case Recall():
@@ -91,12 +99,19 @@ class Session:
                 case Report():
                     return self._report()
 
-    def _load(self, request: Load) -> dict[str, Any]:
-        if request.device == "cuda":
+    def _warm(self, device: str) -> dict[str, Any]:
+        if device == "cuda":
             torch.cuda.init()
+            # The context comes with the first thing that needs it.
+            torch.cuda.synchronize()
             self._device = "cuda"
         self._clock = DeviceClock(self._device)
         self._launch_errors = LaunchErrors(self._device)
+        return {}
+
+    def _load(self, request: Load) -> dict[str, Any]:
+        if self._device != request.device:
+            self._warm(request.device)
         torch.backends.cuda.matmul.allow_tf32 = request.allow_tf32
         torch.backends.cudnn.allow_tf32 = request.allow_tf32
         self._module.__file__ = CANDIDATE_FILE

@@ -1,0 +1,86 @@
+"""Workers that stand before there is a candidate serve one as others do, and leave nothing behind."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from processes import descendants, within
+from worker_bench import GOOD, MEMORY_BYTES, Bench, started_bench
+
+from tools.ahead import Ahead
+from tools.workers import Worker
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = started_bench()
+    # The server's own processes are all there once it has served.
+    with bench.worker():
+        pass
+    yield bench
+    bench.server.close()
+
+
+@pytest.fixture
+def ahead(bench: Bench) -> Iterator[Ahead]:
+    ahead = Ahead(bench.server.spawn, "cpu")
+    assert ahead.take(MEMORY_BYTES) is None
+    yield ahead
+    ahead.close()
+
+
+def test_as_many_are_started_as_are_missing(ahead: Ahead, bench: Bench) -> None:
+    ahead.start(2)
+    assert len(ahead) == 2
+    before = descendants(bench.server.pid)
+    ahead.start(2)
+    assert descendants(bench.server.pid) == before
+
+
+def test_one_that_stands_serves_a_candidate(ahead: Ahead, bench: Bench) -> None:
+    ahead.start(1)
+    worker = ahead.take(MEMORY_BYTES)
+    assert worker is not None
+    bench.load(worker, GOOD)
+    assert worker.alive
+    worker.close()
+    assert len(ahead) == 0
+
+
+def test_one_with_too_little_memory_is_not_taken_and_the_next_has_enough(ahead: Ahead) -> None:
+    ahead.start(1)
+    assert ahead.take(3 * MEMORY_BYTES) is None
+    ahead.start(2)
+    worker = ahead.take(3 * MEMORY_BYTES)
+    assert worker is not None
+    assert worker.memory.numel() >= 3 * MEMORY_BYTES
+    worker.close()
+
+
+def test_one_that_has_ended_meanwhile_is_no_candidates_fault(bench: Bench) -> None:
+    made: list[Worker] = []
+
+    def spawn(memory_bytes: int) -> Worker:
+        made.append(bench.server.spawn(memory_bytes))
+        return made[-1]
+
+    ahead = Ahead(spawn, "cpu")
+    ahead.take(MEMORY_BYTES)
+    ahead.start(2)
+    ahead.settle()
+    os.kill(made[0].pid, signal.SIGKILL)
+    assert within(5, lambda: bench.server.ended(made[0].number))
+    taken = [ahead.take(MEMORY_BYTES), ahead.take(MEMORY_BYTES)]
+    assert sorted(map(made.index, filter(None, taken))) == [1]
+    made[1].close()
+
+
+def test_closing_ends_those_that_stand_and_those_that_are_being_started(ahead: Ahead, bench: Bench) -> None:
+    before = descendants(bench.server.pid)
+    ahead.start(1)
+    ahead.settle()
+    ahead.start(2)
+    ahead.close()
+    assert len(ahead) == 0
+    assert within(5, lambda: descendants(bench.server.pid) <= before)

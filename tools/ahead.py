@@ -1,0 +1,64 @@
+"""Workers that are started ahead: forked, confined and on the GPU before there is a candidate for them.
+
+Starting one takes a quarter of a second, nearly all of it CUDA's. That happens while another candidate is being
+verified, never during a measurement.
+"""
+
+from collections.abc import Callable
+
+from tools.candidate_fault import CandidateFault
+from tools.worker.messages import Warm
+from tools.workers import START_TIMEOUT_S, Worker
+
+
+class Ahead:
+    """The workers of one session that stand ready."""
+
+    def __init__(self, spawn: Callable[[int], Worker], device: str) -> None:
+        """`spawn` forks a worker with so many bytes of shared memory; `device` is the one to bring up."""
+        self._spawn = spawn
+        self._device = device
+        self._memory_bytes = 0
+        """The most that was asked for up to now."""
+        self._starting: list[Worker] = []
+        self._standing: list[Worker] = []
+
+    def start(self, count: int) -> None:
+        """See to it that so many workers stand or are being started; does not wait for them."""
+        while len(self) < count:
+            worker = self._spawn(self._memory_bytes)
+            worker.tell(Warm(self._device))
+            self._starting.append(worker)
+
+    def settle(self) -> None:
+        """Wait until those that are being started stand; one that cannot is dropped, for who needs it will see why."""
+        while self._starting:
+            worker = self._starting.pop()
+            try:
+                worker.hear(START_TIMEOUT_S)
+            except CandidateFault:
+                worker.close()
+            else:
+                self._standing.append(worker)
+
+    def take(self, memory_bytes: int) -> Worker | None:
+        """A worker that stands, with at least so much shared memory; None where there is none."""
+        self._memory_bytes = max(self._memory_bytes, memory_bytes)
+        self.settle()
+        for worker in [worker for worker in self._standing if worker.memory.numel() >= memory_bytes]:
+            self._standing.remove(worker)
+            # Nobody's candidate is to blame for the end of one that had none.
+            if not worker.server.ended(worker.number):
+                return worker
+            worker.close()
+        return None
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._starting) + len(self._standing)
+
+    def close(self) -> None:
+        """End them all."""
+        for workers in (self._starting, self._standing):
+            while workers:
+                workers.pop().close()
