@@ -1,13 +1,15 @@
 """How many candidates are evaluated in an hour: the pool beside what people do today, from cold caches.
 
-    python benchmarks/throughput.py run OUT [--target cuda|cpu] [--count 64] [--lanes N] [--arm today] [--arm pool]
+    python benchmarks/throughput.py run OUT [--target cuda|cpu] [--count 64] [--lanes N] [--arm today|pool|ray] ...
     python benchmarks/throughput.py plot OUT
 
 `run` writes a trace an arm into the folder OUT, with the start and end of every build, verification and benchmark and
 who did it, and prints the rates; `plot` draws the traces that are there, for which it needs matplotlib (the extra
-`bench`). Arms are measured one after the other, from the start of their first process to their last result.
+`bench`). Arms are measured one after the other, from the start of their first process to their last result; a Ray
+cluster stands before that. With traces of several numbers of lanes, their times of the same candidates are compared.
 """
 
+import contextlib
 import itertools
 import os
 import platform
@@ -15,10 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import Field
@@ -28,6 +30,9 @@ from tasks.loader import find_task
 from tasks.record import Record
 from tasks.spec import Target
 from tools.jobs import Job, JobTask, Span
+
+if TYPE_CHECKING:
+    from tools.pool_queue import Site
 
 app = typer.Typer(help=__doc__, add_completion=False, pretty_exceptions_enable=False)
 
@@ -39,6 +44,8 @@ class Arm(StrEnum):
     """Plain `load_inline` in a pool of processes, then a fresh process for each evaluation; `throughput_today.py`."""
     POOL = "pool"
     """`tools.pool`, with all its checks."""
+    RAY = "ray"
+    """The same pool on a Ray cluster of this machine alone, with a lane for each GPU."""
 
 
 class Trace(Record):
@@ -73,14 +80,14 @@ def run(
     target: Annotated[Target, typer.Option()] = Target.CUDA,
     count: Annotated[int, typer.Option(min=1, help="How many candidates.")] = 64,
     lanes: Annotated[int | None, typer.Option(min=1, help="Of the pool; by default one for each GPU.")] = None,
-    arm: Annotated[list[Arm] | None, typer.Option(help="Which arms; by default both.")] = None,
+    arm: Annotated[list[Arm] | None, typer.Option(help="Which arms; by default `today` and `pool`.")] = None,
 ) -> None:
     """Evaluate the same candidates in each arm, and print the rates."""
     out.mkdir(parents=True, exist_ok=True)
     candidates = variants(target, count)
-    for each in arm or list(Arm):
-        trace = _today(candidates, target) if each is Arm.TODAY else _pool(candidates, target, lanes)
-        name = each if lanes is None or each is Arm.TODAY else f"{each}-{lanes}"
+    for each in arm or [Arm.TODAY, Arm.POOL]:
+        trace = _today(candidates, target) if each is Arm.TODAY else _pool(each, candidates, target, lanes)
+        name = each if lanes is None or each is not Arm.POOL else f"{each}-{lanes}"
         (out / f"{name}.json").write_text(trace.model_dump_json(indent=1), encoding="utf-8")
     _report(_traces(out))
 
@@ -99,8 +106,27 @@ def _today(candidates: Sequence[Variant], target: Target) -> Trace:
     return _trace(Arm.TODAY, target, 1, started_s, seconds, outcomes, spans)
 
 
-def _pool(candidates: Sequence[Variant], target: Target, lanes: int | None) -> Trace:
-    from tools.local_site import local_site
+@contextlib.contextmanager
+def _site(arm: Arm, target: Target, lanes: int | None) -> "Iterator[Site]":
+    """This machine, as a site of its own or as the only node of a cluster."""
+    if arm is Arm.POOL:
+        from tools.local_site import local_site
+
+        yield local_site(target, lambda message: print(message, file=sys.stderr), lanes=lanes)
+        return
+    import ray
+
+    from tools.ray_sites import ray_sites
+
+    ray.init(address="local", include_dashboard=False, log_to_driver=False)
+    try:
+        (site,) = ray_sites("local", target)
+        yield site
+    finally:
+        ray.shutdown()
+
+
+def _pool(arm: Arm, candidates: Sequence[Variant], target: Target, lanes: int | None) -> Trace:
     from tools.pool import Pool
 
     tasks = {name: JobTask.of(find_task(name)) for name in {each.task for each in candidates}}
@@ -114,17 +140,17 @@ def _pool(candidates: Sequence[Variant], target: Target, lanes: int | None) -> T
     medians: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="throughput-") as folder:
         os.environ["KERNELWRIGHT_CACHE"] = folder
-        started_s = time.time()
-        site = local_site(target, lambda message: print(message, file=sys.stderr), lanes=lanes)
-        with Pool([site]) as pool:
-            for found in pool.evaluate(jobs):
-                outcomes.append(str(found.evaluation.verdict))
-                spans += found.spans
-                if found.evaluation.timed is not None:
-                    medians[names[found.job]] = found.evaluation.timed.median_ns
-                _say(Arm.POOL, len(outcomes), len(jobs), started_s, found.evaluation.message)
-            seconds = time.time() - started_s
-    return _trace(Arm.POOL, target, len(site.lanes), started_s, seconds, outcomes, spans, medians)
+        with _site(arm, target, lanes) as site:
+            started_s = time.time()
+            with Pool([site]) as pool:
+                for found in pool.evaluate(jobs):
+                    outcomes.append(str(found.evaluation.verdict))
+                    spans += found.spans
+                    if found.evaluation.timed is not None:
+                        medians[names[found.job]] = found.evaluation.timed.median_ns
+                    _say(arm, len(outcomes), len(jobs), started_s, found.evaluation.message)
+                seconds = time.time() - started_s
+    return _trace(arm, target, len(site.lanes), started_s, seconds, outcomes, spans, medians)
 
 
 def _say(arm: Arm, done: int, count: int, started_s: float, outcome: str) -> None:
@@ -176,6 +202,26 @@ def _report(traces: dict[str, Trace]) -> None:
         for stage, spans in itertools.groupby(sorted(trace.spans, key=_stage), key=_stage):
             seconds = sorted(span.ended_s - span.started_s for span in spans)
             print(f"    {stage}: {len(seconds)}, median {seconds[len(seconds) // 2]:.2f} s, sum {sum(seconds):.1f} s")
+        evaluated = [span.ended_s for span in trace.spans if span.stage == "benchmark"]
+        if len(evaluated) > 1:
+            # Caches are cold and nothing is built at first, whatever the number of lanes.
+            first_s, last_s = min(evaluated), max(evaluated)
+            rate = 3600 * (len(evaluated) - 1) / (last_s - first_s)
+            print(f"    first figures after {first_s - trace.started_s:.1f} s, from then on {rate:.0f} an hour")
+    for (name, trace), (other, compared) in itertools.combinations(traces.items(), 2):
+        _compare(name, trace.medians_ns, other, compared.medians_ns)
+
+
+def _compare(name: str, ours: dict[str, float], other: str, theirs: dict[str, float]) -> None:
+    """By how much the times of the same candidates differ."""
+    apart = sorted(abs(ours[each] / theirs[each] - 1.0) for each in ours.keys() & theirs.keys())
+    if apart:
+        within = sum(each <= 0.01 for each in apart)
+        middle = apart[len(apart) // 2]
+        print(
+            f"{name} and {other}: times of {len(apart)} candidates, {within} within 1 % of each other; "
+            f"median {middle:.2%}, largest {apart[-1]:.2%}"
+        )
 
 
 def _stage(span: Span) -> str:
