@@ -14,6 +14,7 @@ from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
 from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
 from tools.library_compute import require_own_operators
+from tools.oracle import Filled
 from tools.replies import Done
 from tools.session import Session
 from tools.subject import ADDRESS_SLACK, MOST_HELD, Named, Returned, Subject
@@ -43,6 +44,7 @@ class Timer:
     subject: Subject
     state: dict[str, torch.Tensor]
     prepare_ns: int
+    reference: Filled
     fresh: FreshInputs
     flush: CacheFlush
     wall_over_device_ns: list[int] = field(default_factory=list)
@@ -108,7 +110,7 @@ class Timer:
             CandidateFault: `stale_output` where the output is wrong, `input_mutated` where an input was changed.
         """
         inputs, returned = self._last()
-        answer = self.session.oracle.answer([value for _, value in inputs], self.state)
+        answer = self.reference.answer([value for _, value in inputs])
         compare(returned, answer, limits_of, _WHERE, Verdict.STALE_OUTPUT)
         self.loose = [limits_of.output(answer, index).loosened(QUICK_FACTOR) for index in range(len(answer.exact))]
 
@@ -120,7 +122,7 @@ class Timer:
         """
         began = time.perf_counter_ns()
         inputs, returned = self._last()
-        working = self.session.oracle.working([value for _, value in inputs], self.state)
+        working = self.reference.working([value for _, value in inputs])
         compare_quickly(returned, working, self.loose, _WHERE)
         self.last_checked_ns = self.last_call_ns + time.perf_counter_ns() - began
 
@@ -173,7 +175,8 @@ def start_timer(
     except BaseException:
         subject.close()
         raise
-    return Timer(session, subject, state, prepare_ns, fresh, session.cache_flush)
+    reference = session.oracle.with_state(state)
+    return Timer(session, subject, state, prepare_ns, reference, fresh, session.cache_flush)
 
 
 def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:
