@@ -27,6 +27,9 @@ WARM_UP_NS = 200_000_000
 """Calls before the first block, at least this many and at least this long, so that clocks have settled."""
 UNGATED_CALLS = 2
 """The first calls on a GPU compile, load and allocate, which may wait for the GPU: they are not queued ahead."""
+LONG_WARM_UP_CALLS, LONG_WARM_UP_NS = 2, 20_000_000
+"""On a GPU, so many calls in a row that each take longer than this have settled the clocks: it was busy all the time. A
+first one alone may have loaded something."""
 SLOW_NS = 500_000_000
 """From here on a call is slow: few of them must do."""
 QUICK_FACTOR = 3.0
@@ -182,9 +185,10 @@ def start_timer(
 def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:
     """Call until the clocks have settled: at least so often and so long, but never many times where calls are slow."""
     started = time.perf_counter_ns()
-    calls = 0
+    calls = long = 0
     while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < least_ns:
         timer.call()
         calls += 1
-        if timer.last_call_ns > SLOW_NS:
+        long = long + 1 if timer.last_call_ns > LONG_WARM_UP_NS else 0
+        if timer.last_call_ns > SLOW_NS or (timer.session.device == "cuda" and long == LONG_WARM_UP_CALLS):
             return

@@ -70,7 +70,9 @@ def test_the_interval_is_the_bootstraps_by_definition() -> None:
     ratios = []
     for _ in range(20_000):
         pairs = random.choices(list(zip(FIRST, SECOND, strict=True)), k=len(FIRST))
-        ours, theirs = ([sample for pair in pairs for sample in random.choices(pair[i], k=len(pair[i]))] for i in (0, 1))
+        ours, theirs = (
+            [sample for pair in pairs for sample in random.choices(pair[i], k=len(pair[i]))] for i in (0, 1)
+        )
         ratios.append(median(ours) / median(theirs))
     ratios.sort()
     interval = ratio_interval(FIRST, SECOND)
