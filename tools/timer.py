@@ -12,7 +12,7 @@ import torch
 from tools.accuracy import Limits
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
-from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
+from tools.fresh_inputs import CacheFlush, FreshInputs
 from tools.library_compute import require_own_operators
 from tools.oracle import Filled
 from tools.replies import Done
@@ -59,7 +59,8 @@ class Timer:
     last_done: Done | None = None
     loose: list[Limits] = field(default_factory=list)
     """Widened limits of each output, from the last full check."""
-    _recipe: Recipe = field(default_factory=list)
+    _given: list[torch.Tensor] = field(default_factory=list)
+    """The last call's inputs, in memory of the judge's own: the worker could change those that it was given."""
     _calls: int = 0
 
     def call(self, *, queued: bool = True) -> int:
@@ -71,7 +72,7 @@ class Timer:
         began = time.perf_counter_ns()
         session, subject, worker = self.session, self.subject, self.subject.worker
         self._calls += 1
-        self._recipe = self.fresh.draw()
+        self._draw_inputs()
         gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
         at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
         held = session.draws.integer(0, MOST_HELD)
@@ -92,6 +93,14 @@ class Timer:
         self.last_call_ns = time.perf_counter_ns() - began
         return done.ns
 
+    def _draw_inputs(self) -> None:
+        """Make the next inputs where no worker reads them; on a GPU while the worker gets ready."""
+        recipe = self.fresh.draw()
+        if self._given:
+            self.fresh.write(recipe, self._given)
+        else:
+            self._given = self.fresh.made(recipe)
+
     def _hand_over(self, places: list[torch.Tensor]) -> int:
         """Write the inputs while the worker is stopped; returns the nanoseconds that count.
 
@@ -100,7 +109,8 @@ class Timer:
         session = self.session
         session.synchronize()
         started = time.perf_counter_ns()
-        self.fresh.write(self._recipe, places)
+        for place, given in zip(places, self._given, strict=True):
+            place.copy_(given)
         self.subject.poison_timed(session.workload.output_bytes + session.state_bytes)
         self.flush.run()
         session.synchronize()
@@ -144,7 +154,7 @@ class Timer:
     def _last(self) -> tuple[Named, Returned]:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
-        inputs = list(zip(names, self.fresh.made(self._recipe), strict=True))
+        inputs = list(zip(names, self._given, strict=True))
         returned = self.subject.returned_by_last_timed(self.last_done)
         require_unchanged(returned, inputs, _WHERE)
         return inputs, returned

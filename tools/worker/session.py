@@ -1,8 +1,10 @@
 """One candidate in one worker: carries out the judge's requests in order."""
 
 import contextlib
+import math
 import sys
 import time
+from dataclasses import replace
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -24,13 +26,14 @@ from tools.worker.messages import (
     Recall,
     Report,
     Request,
+    Slot,
     Stage,
     Timed,
     Trace,
     Wire,
 )
 from tools.worker.plain_values import decode
-from tools.worker.shared_memory import apart
+from tools.worker.shared_memory import apart, dtype_of
 from tools.worker.tensors import ContractError
 from tools.worker.watch import OperatorWatch, TimedCallsWatch
 
@@ -61,6 +64,8 @@ class Session:
         self._model: torch.nn.Module = torch.nn.Module()
         self._models: list[torch.nn.Module] = []
         self._timed_memory = self._memory
+        self._storages: dict[tuple[int, int], torch.Tensor] = {}
+        """By offset and size, what inputs of timed calls have lain in; there are some sixty places."""
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
         self._held: list[list[tuple[str, torch.Tensor]]] = []
@@ -177,7 +182,7 @@ class Session:
         return {"handle": handle}
 
     def _timed(self, request: Timed) -> dict[str, Any]:
-        inputs = [apart(self._timed_memory, slot) for slot in request.inputs]
+        inputs = [self._apart(slot) for slot in request.inputs]
         tensors.set_buffers(self._model, self._memory, request.state)
         # Those that are let go of make room for this call's; the last call's stay, so that its memory is checked.
         self._held = [*self._held, self._outputs][-1 - request.held :]
@@ -204,6 +209,13 @@ class Session:
         if gate is not None:
             self._wire.send({"ready": True})
         return {"ns": self._clock.read(), **written}
+
+    def _apart(self, slot: Slot) -> torch.Tensor:
+        """A new tensor at a slot; wrapping memory takes longer than a launch, so its storage is kept for the next."""
+        size = math.prod(slot.shape) * dtype_of(slot.dtype).itemsize
+        if (slot.offset, size) not in self._storages:
+            self._storages[slot.offset, size] = apart(self._timed_memory, replace(slot, dtype="uint8", shape=(size,)))
+        return self._storages[slot.offset, size].view(dtype_of(slot.dtype)).view(slot.shape)
 
     def _report(self) -> dict[str, Any]:
         return {} if self._watch is None else self._watch.report()
