@@ -20,6 +20,8 @@ class Keeping(nn.Module):
         super().__init__()
         self.place = place
         self.weight = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.kept: torch.Tensor
+        self.hidden: torch.Tensor
         self.register_buffer("kept", torch.zeros(()))
         self.register_buffer("hidden", torch.zeros(()), persistent=False)
         self.calls = 0
@@ -29,12 +31,12 @@ class Keeping(nn.Module):
         self.object = nn.Module()
         self.child = nn.Identity()
 
-    def total(self) -> torch.Tensor:
+    def total(self) -> float:
         """The sum of everything that is kept."""
         numbers = self.calls + sum(self.seen) + self.by_name["deep"]["deeper"][0] + len(self.by_name) - 1
-        tensors: list[torch.Tensor] = [self.weight, self.kept, self.hidden, self.tensor]
-        numbers += getattr(self.child, "count", 0) + getattr(self, "late", 0)
-        return torch.stack([tensor.detach() for tensor in tensors]).sum() + numbers
+        tensors = (self.weight, self.kept, self.hidden, self.tensor)
+        numbers += float(getattr(self.child, "count", 0)) + float(getattr(self, "late", 0))
+        return float(numbers) + sum(float(tensor) for tensor in tensors)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The input and what was kept before."""
@@ -158,8 +160,7 @@ def test_updated_buffers_are_those_of_each_call_alone() -> None:
 def test_an_output_that_is_a_buffer_stays_as_it_was_returned() -> None:
     class Its(Keeping):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            kept: torch.Tensor = self.kept
-            return kept.add_(x[0, 0])
+            return self.kept.add_(x[0, 0])
 
     assert answers(FilledReference(lambda: Its("nowhere"), ())) == [[1.0], [5.0], [2.0]]
     reference = FilledReference(lambda: Its("nowhere"), ())

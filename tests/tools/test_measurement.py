@@ -149,3 +149,17 @@ def test_a_measurement_whose_clocks_are_noisy_goes_on(session: Session) -> None:
 def test_how_much_noise_of_the_clocks_is_too_much(times: list[int], noise_ns: float, enough: bool) -> None:
     blocks = tuple((time,) for time in times * NARROW_BLOCKS)
     assert narrow(Target.CUDA, Samples(blocks, blocks, Excess(0.0, noise_ns), None)) is enough
+
+
+@pytest.mark.parametrize(
+    ("blocks", "excess", "enough"),
+    [
+        (4, Excess(0.0, 19_900.0), True),
+        (4, Excess(0.0, 20_100.0), False),  # three times that may hide more than 60 us
+        (4, Excess(61_000.0, 0.0), False),
+        (6, Excess(61_000.0, 20_100.0), True),
+    ],
+)
+def test_how_soon_a_hopeless_candidate_is_believed_to_be_one(blocks: int, excess: Excess, enough: bool) -> None:
+    ours, theirs = (((time,),) * blocks for time in (200_000, 20_000))
+    assert narrow(Target.CUDA, Samples(ours, theirs, excess, None)) is enough

@@ -66,6 +66,8 @@ class Session:
         self._timed_memory = self._memory
         self._storages: dict[tuple[int, int], torch.Tensor] = {}
         """By offset and size, what inputs of timed calls have lain in; there are some sixty places."""
+        self._places: dict[Slot, torch.Tensor] = {}
+        """Where outputs of timed calls were written."""
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
         self._held: list[list[tuple[str, torch.Tensor]]] = []
@@ -174,6 +176,8 @@ class Session:
     def _stage(self, request: Stage) -> dict[str, Any]:
         if request.watch:
             self._watch = TimedCallsWatch()
+        self._storages.clear()
+        self._places.clear()
         if self._device != "cuda":
             return {}
         self._timed_memory, handle = allocate_shared(request.shared_bytes)
@@ -205,7 +209,7 @@ class Session:
         tensors.require_own_memory(self._outputs, [named for outputs in self._held for named in outputs])
         # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
         # reads the inputs itself, where it wrote them.
-        written = self._written(self._timed_memory, self._outputs, request, [])
+        written = self._written(self._timed_memory, self._outputs, request, [], self._places)
         if gate is not None:
             self._wire.send({"ready": True})
         return {"ns": self._clock.read(), **written}
@@ -226,11 +230,12 @@ class Session:
         outputs: list[tuple[str, torch.Tensor]],
         request: Call | Timed,
         inputs: list[torch.Tensor],
+        places: dict[Slot, torch.Tensor] | None = None,
     ) -> dict[str, Any]:
         """Write what a call left behind, and describe where it lies."""
         state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
         after = [(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
-        written = tensors.write(memory, request.region, [*outputs, *state, *after])
+        written = tensors.write(memory, request.region, [*outputs, *state, *after], places)
         count = len(outputs)
         return {
             "outputs": written[:count],

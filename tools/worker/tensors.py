@@ -45,8 +45,17 @@ def require_own_memory(outputs: list[tuple[str, torch.Tensor]], earlier: list[tu
             )
 
 
-def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
-    """Copy tensors into a region, one after another; those that do not fit are described without an offset."""
+def write(
+    memory: torch.Tensor,
+    region: Region,
+    named: list[tuple[str, torch.Tensor]],
+    places: dict[Slot, torch.Tensor] | None = None,
+) -> list[dict[str, Any]]:
+    """Copy tensors into a region, one after another; those that do not fit are described without an offset.
+
+    `places` keeps the views that were written to: operators that need not run in a timed call need not be recorded.
+    """
+    places = {} if places is None else places
     offset, end = aligned(region.offset), region.offset + region.capacity
     written: list[dict[str, Any]] = []
     for name, tensor in named:
@@ -54,7 +63,9 @@ def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Ten
         size = tensor.numel() * tensor.element_size()
         if offset + size <= end:
             slot = Slot(name, entry["dtype"], tuple(tensor.shape), offset)
-            view(memory, slot).copy_(tensor.detach())
+            if slot not in places:
+                places[slot] = view(memory, slot)
+            places[slot].copy_(tensor.detach())
             entry["offset"] = offset
             offset = aligned(offset + size)
         written.append(entry)
