@@ -1,12 +1,13 @@
 """How far an output is from the float64 oracle, and how far the precision class allows it to be."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
 from tasks.spec import Precision
+from tools.channel_sums import ChannelSums, Found
 from tools.pieces import Piece, pieces_of
 
 HONEST_FACTOR = 4.0
@@ -89,83 +90,39 @@ def measure(output: torch.Tensor, oracle: torch.Tensor) -> Errors:
         oracle: any floating dtype, float64 where it is the truth, on the same device. Its dimension 1 is the channel
             where it has two or more dimensions.
     """
-    sums = _Sums(tuple(oracle.shape), oracle.device)
+    shape = tuple(oracle.shape)
+    found = _found(output, oracle, careful=False)
+    # A sum over what is not finite is not finite itself, so the usual case needs no look at single elements.
+    if not math.isfinite(float(found.truth.sum() + found.error.sum())):
+        found = _found(output, oracle, careful=True)
+    if found.broken:
+        return Errors(math.inf, 0.0, 0.0, found.broken, _unravel(found.broken_at, shape))
+    return _errors(found, shape)
+
+
+def _found(output: torch.Tensor, oracle: torch.Tensor, *, careful: bool) -> Found:
+    sums = ChannelSums(tuple(oracle.shape), oracle.device, careful=careful)
     for piece in pieces_of(oracle):
         sums.add(piece, output[piece], oracle[piece])
-    return sums.errors()
+    return sums.found()
 
 
-class _Sums:
-    """Sums over the pieces of a tensor, by channel; a tensor of less than two dimensions is one channel."""
-
-    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
-        self.shape = shape
-        channels = shape[1] if len(shape) >= 2 else 1
-        self.error = torch.zeros(channels, dtype=torch.float64, device=device)
-        """Of squares, as is `truth`."""
-        self.truth = torch.zeros_like(self.error)
-        self.largest = torch.full_like(self.error, -1.0)
-        self.largest_at = torch.zeros(channels, dtype=torch.int64, device=device)
-        self.broken = 0
-        self.broken_at = 0
-
-    def add(self, piece: Piece, output: torch.Tensor, oracle: torch.Tensor) -> None:
-        """Take a piece into account; pieces come in the tensor's order."""
-        wide, exact = output.to(torch.float64), oracle.to(torch.float64)
-        finite = torch.isfinite(exact)
-        same = (wide == exact) | (torch.isnan(wide) & torch.isnan(exact))
-        broken = torch.where(finite, ~torch.isfinite(wide), ~same)
-        count = int(broken.sum())
-        if count and not self.broken:
-            first = broken.flatten().to(torch.int8).argmax().reshape(1)
-            self.broken_at = int(self._flat(piece, first, range(len(self.shape))))
-        self.broken += count
-        channels = piece[1] if len(self.shape) >= 2 else slice(0, 1)
-        truth = self._rows(torch.where(finite, exact, 0.0))
-        self.truth[channels] += truth.square().sum(1)
-        error = self._rows(torch.where(finite, wide - exact, 0.0))
-        self.error[channels] += error.square().sum(1)
-        largest, index = error.abs().max(1)
-        within = [dim for dim in range(len(self.shape)) if dim != 1]
-        at = self._flat(piece, index, within)
-        if len(self.shape) >= 2:
-            numbers = torch.arange(channels.start, channels.stop, device=at.device)
-            at = at + numbers * math.prod(self.shape[2:])
-        larger = largest > self.largest[channels]
-        self.largest_at[channels] = torch.where(larger, at, self.largest_at[channels])
-        self.largest[channels] = torch.where(larger, largest, self.largest[channels])
-
-    def _rows(self, values: torch.Tensor) -> torch.Tensor:
-        return values.transpose(0, 1).flatten(1) if len(self.shape) >= 2 else values.reshape(1, -1)
-
-    def _flat(self, piece: Piece, index: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-        """Positions in the whole tensor of indices that count through some dimensions of a piece."""
-        flat = torch.zeros_like(index)
-        for dim in reversed(dims):
-            size = piece[dim].stop - piece[dim].start
-            flat = flat + (piece[dim].start + index % size) * math.prod(self.shape[dim + 1 :])
-            index = index // size
-        return flat
-
-    def errors(self) -> Errors:
-        """The errors of all that was added."""
-        if self.broken:
-            return Errors(math.inf, 0.0, 0.0, self.broken, _unravel(self.broken_at, self.shape))
-        count = math.prod(self.shape)
-        if count == 0:
-            return NO_ERROR
-        per_channel = count // len(self.error)
-        whole = (self.truth.sum() / count).sqrt().clamp_min(SMALLEST_RMS)
-        rms = float((self.error.sum() / count).sqrt() / whole)
-        scale = (self.truth / per_channel).sqrt()
-        if len(self.shape) < 2 or per_channel < POOLED_BELOW:
-            scale, channel = torch.maximum(scale, whole), rms
-        else:
-            scale = scale.clamp_min(SMALLEST_RMS)
-            channel = float(((self.error / per_channel).sqrt() / scale).max())
-        relative = self.largest / scale
-        peak = relative.max()
-        return Errors(rms, channel, float(peak), 0, _unravel(int(self.largest_at[relative == peak].min()), self.shape))
+def _errors(found: Found, shape: tuple[int, ...]) -> Errors:
+    count = math.prod(shape)
+    if count == 0:
+        return NO_ERROR
+    per_channel = count // len(found.error)
+    whole = (found.truth.sum() / count).sqrt().clamp_min(SMALLEST_RMS)
+    rms = float((found.error.sum() / count).sqrt() / whole)
+    scale = (found.truth / per_channel).sqrt()
+    if len(shape) < 2 or per_channel < POOLED_BELOW:
+        scale, channel = torch.maximum(scale, whole), rms
+    else:
+        scale = scale.clamp_min(SMALLEST_RMS)
+        channel = float(((found.error / per_channel).sqrt() / scale).max())
+    relative = found.largest / scale
+    peak = relative.max()
+    return Errors(rms, channel, float(peak), 0, _unravel(int(found.largest_at[relative == peak].min()), shape))
 
 
 def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
@@ -177,16 +134,7 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
     """
     if not expected.numel():
         return NO_ERROR
-    shape = tuple(expected.shape)
-    others = [dim for dim in range(len(shape)) if dim != 1 or len(shape) < 2]
-    off, true, largest = torch.zeros(3, shape[1] if len(shape) >= 2 else 1, device=expected.device)
-    for piece in pieces_of(expected):
-        channels = piece[1] if len(shape) >= 2 else slice(0, 1)
-        difference = output[piece] - expected[piece]
-        off[channels] += torch.linalg.vector_norm(difference, dim=others, dtype=torch.float32).square()
-        true[channels] += torch.linalg.vector_norm(expected[piece], dim=others, dtype=torch.float32).square()
-        most = torch.linalg.vector_norm(difference, torch.inf, dim=others, dtype=torch.float32)
-        largest[channels] = torch.maximum(largest[channels], most)
+    off, true, largest = _rough_sums(output, expected)
     count = expected.numel() // len(true)
     smallest = torch.finfo(torch.float32).tiny
     whole = (true.mean() / count).sqrt().clamp_min(smallest)
@@ -202,12 +150,39 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
     return Errors(rms, channel, float((largest / scale).max()), 0, ())
 
 
+def _rough_sums(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """For each channel the squared norms of the difference and of what is expected, and the largest difference; on the
+    host, for what follows is little and would be a dozen launches and waits on a GPU."""
+    shape = tuple(expected.shape)
+    others = [dim for dim in range(len(shape)) if dim != 1 or len(shape) < 2]
+
+    def norms(piece: Piece) -> torch.Tensor:
+        difference = output[piece] - expected[piece]
+        off = torch.linalg.vector_norm(difference, dim=others, dtype=torch.float32)
+        true = torch.linalg.vector_norm(expected[piece], dim=others, dtype=torch.float32)
+        largest = torch.linalg.vector_norm(difference, torch.inf, dim=others, dtype=torch.float32)
+        return torch.stack((off, true, largest)).reshape(3, -1)
+
+    cut = list(pieces_of(expected))
+    if len(cut) == 1:
+        sums = norms(cut[0]).cpu()
+        sums[:2].square_()
+        return sums
+    sums = torch.zeros(3, shape[1] if len(shape) >= 2 else 1, device=expected.device)
+    for piece in cut:
+        channels = piece[1] if len(shape) >= 2 else slice(0, 1)
+        part = norms(piece)
+        sums[:2, channels] += part[:2].square()
+        sums[2, channels] = torch.maximum(sums[2, channels], part[2])
+    return sums.cpu()
+
+
 def rms_of(values: torch.Tensor) -> float:
     """The RMS of all finite elements, infinite and NaN ones counting as zeros."""
-    sums = _Sums(tuple(values.shape), values.device)
+    sums = ChannelSums(tuple(values.shape), values.device, careful=True)
     for piece in pieces_of(values):
         sums.add(piece, values[piece], values[piece])
-    return math.sqrt(float(sums.truth.sum()) / max(1, values.numel()))
+    return math.sqrt(float(sums.found().truth.sum()) / max(1, values.numel()))
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

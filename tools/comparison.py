@@ -7,7 +7,7 @@ import torch
 from tasks.spec import Precision
 from tools.accuracy import NO_ERROR, SMALLEST_RMS, Errors, Limits, limits, measure, measure_roughly, rms_of
 from tools.oracle import Answer
-from tools.pieces import pieces_of, same_bits
+from tools.pieces import all_same_bits, pieces_of, same_bits
 from tools.results import Check
 from tools.subject import Named, Returned
 from tools.verdict import Verdict
@@ -21,8 +21,9 @@ def require_unchanged(returned: Returned, inputs: list[tuple[str, torch.Tensor]]
     """Raise `CandidateFault` if a call changed an input by a single bit."""
     if len(returned.inputs) != len(inputs):
         raise CandidateFault(Verdict.NO_RESULT, f"the worker's answer lacks the inputs as they are after it ({where}).")
-    for (name, before), after in zip(inputs, returned.inputs, strict=True):
-        if not same_bits(before, after):
+    same = all_same_bits([(before, after) for (_, before), after in zip(inputs, returned.inputs, strict=True)])
+    for (name, _), one in zip(inputs, same, strict=True):
+        if not one:
             raise CandidateFault(
                 Verdict.INPUT_MUTATED,
                 f"the call changed its input {name!r} ({where}); write to a tensor of your own, for example "

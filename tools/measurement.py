@@ -21,9 +21,15 @@ LOOK_ROUNDS = 3
 candidate, candidate, baseline. So many rounds of single calls are all there are where one takes longer than `SLOW_NS`.
 
 In each such stretch the output of one timed call is compared with the float64 oracle; every one with PyTorch's."""
+EARLY_ROUNDS = 2
+"""The caller is asked once more after so many, because a hopeless candidate is known as such by then. The first call
+that is compared with the oracle is one of these rounds."""
 MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
+LONG_NS, LONG_FACTOR = 10_000_000, 2
+"""A candidate whose calls all take longer than this, and so many times as long as the baseline's, is timed in blocks of
+one call. The machine is as it is after one call that long, and nobody needs to know better how slow it is."""
 PLACEMENT_NS = 200.0
 PLACEMENT_SHARE = 0.01
 """Two workers with the same kernel may differ by this much a call on a GPU, or by this share of the time, in a way that
@@ -74,7 +80,46 @@ def _settle(timer: Timer, limits_of: LimitsOf, least_ns: int) -> None:
     timer.wall_over_device_ns.clear()
 
 
-def _block(timer: Timer, calls: int) -> tuple[int, ...]:
+class _Course:
+    """How long blocks are and how many rounds there are.
+
+    All by what the judge's own clock says of the calls that were measured: a candidate that is slow before them, or
+    says so, has no fewer calls, and one that is slow in some has as many as others.
+    """
+
+    def __init__(self, candidate: Timer, baseline: Timer) -> None:
+        self.rounds = 0
+        """How many are done."""
+        self._candidate = candidate
+        self._usual_ns = baseline.last_call_ns
+        self._quickest_ns = candidate.last_call_ns
+        self._spent_ns = 0
+
+    def note(self, timer: Timer) -> None:
+        """Take the call into account that this side has just made."""
+        self._spent_ns += timer.last_checked_ns
+        if timer is self._candidate:
+            self._quickest_ns = min(self._quickest_ns, timer.last_call_ns)
+
+    @property
+    def longest_block(self) -> int:
+        """The most calls of a block."""
+        return 1 if self._quickest_ns > max(LONG_NS, LONG_FACTOR * self._usual_ns) or self._slow else MAX_BLOCK
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is another round: always in the first ones, then as long as there is time for one more."""
+        if self.rounds < (LOOK_ROUNDS if self._slow else 2 * LOOK_ROUNDS):
+            return True
+        limit_ns = 1e9 * self._candidate.session.limits.rounds_s
+        return self.rounds < MAX_ROUNDS and self._spent_ns * (self.rounds + 1) / self.rounds <= limit_ns
+
+    @property
+    def _slow(self) -> bool:
+        return self._quickest_ns > SLOW_NS
+
+
+def _block(timer: Timer, calls: int, course: _Course) -> tuple[int, ...]:
     """Time some calls, each followed by the quick check of its output.
 
     Baselines are checked as well, so that both sides find the machine alike.
@@ -83,6 +128,7 @@ def _block(timer: Timer, calls: int) -> tuple[int, ...]:
     for _ in range(calls):
         samples.append(timer.call())
         timer.check_last_quickly()
+        course.note(timer)
     return tuple(samples)
 
 
@@ -104,7 +150,7 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
         # The clocks have settled, and this worker is no new one.
         _settle(baseline, limits_of, 0)
     draws = candidate.session.draws
-    longest = 1 if candidate.last_call_ns > SLOW_NS else MAX_BLOCK
+    course = _Course(candidate, baseline)
     pressure = CpuPressure()
     ours: list[tuple[int, ...]] = []
     theirs: list[tuple[int, ...]] = []
@@ -113,29 +159,24 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
         excess = _excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns)
         return Samples(tuple(ours), tuple(theirs), excess, pressure.share())
 
-    for done in range(_most_rounds(candidate, baseline, longest)):
+    checked = 0
+    while course.goes_on:
+        done = course.rounds
+        if done and (done == EARLY_ROUNDS or done % LOOK_ROUNDS == 0) and enough(samples()):
+            break
         if done % LOOK_ROUNDS == 0:
-            if done and enough(samples()):
-                break
-            checked = 2 * done + draws.integer(0, 2 * LOOK_ROUNDS - 1)
+            checked = 2 * done + draws.integer(0, 2 * (LOOK_ROUNDS if done else EARLY_ROUNDS) - 1)
         for side in ("baseline", "candidate", "candidate", "baseline"):
-            calls = draws.integer(1, longest)
+            calls = draws.integer(1, course.longest_block)
             if side == "candidate":
-                ours.append(_block(candidate, calls))
+                ours.append(_block(candidate, calls, course))
                 if len(ours) - 1 == checked:
                     candidate.check_last(limits_of)
             else:
                 with _blaming_the_baseline():
-                    theirs.append(_block(baseline, calls))
+                    theirs.append(_block(baseline, calls, course))
+        course.rounds += 1
     return samples()
-
-
-def _most_rounds(candidate: Timer, baseline: Timer, longest: int) -> int:
-    """As many as there is time for, from what a call of each side takes."""
-    # A round holds two blocks a side, of (1 + longest) / 2 calls on average.
-    cost_s = (candidate.last_checked_ns + baseline.last_checked_ns) * (1 + longest) / 1e9
-    least = LOOK_ROUNDS if longest == 1 else 2 * LOOK_ROUNDS
-    return int(min(MAX_ROUNDS, max(least, candidate.session.limits.rounds_s / cost_s)))
 
 
 def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Excess:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,13 +13,11 @@ from tasks.errors import HarnessError, TaskError
 from tasks.loader import Task
 from tasks.spec import Precision, Target
 from tools.accuracy import Errors, measure
+from tools.filled_reference import FilledReference, Named
 from tools.rounding import RoundedProducts
 from tools.worker.plain_values import encode
-from tools.worker.tensors import flatten
 
 _WORKING = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}
-
-Named = list[tuple[str, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,10 @@ class Oracle:
         """The buffers that a call updates in this task's mode."""
         return self.task.facts.state if self.task.mode == "train" else ()
 
+    def with_state(self, state: dict[str, torch.Tensor]) -> "Filled":
+        """The oracle for one set of parameters and buffers, by name and in the working dtype."""
+        return Filled(self, state)
+
     def answer(
         self,
         inputs: list[torch.Tensor],
@@ -95,42 +98,23 @@ class Oracle:
         honest: bool = True,
         part: Callable[[Named], Named] = list,
     ) -> Answer:
-        """Run the reference on inputs and parameters of the working dtype.
-
-        Args:
-            inputs: in the order of the task's facts.
-            state: parameters and buffers by name.
-            honest: whether to measure what honest implementations make of it.
-            part: which part of the outputs the honest errors are of.
-
-        Raises:
-            HarnessError: the reference itself fails on a shape that the task's facts call valid.
-        """
-        other = self._run(inputs, state, None)
-        exact = self._run(inputs, state, torch.float64)
-        dtypes = {name: tensor.dtype for name, tensor in other}
-        found = []
-        cut: dict[str, Errors] = {}
-        if honest:
-            found.append(_errors(part(other), part(exact)))
-            # On a large shape there is no room for both.
-            del other
-            found.append(_errors(part(self._shortened(inputs, state)), part(exact)))
-            if self.precision is Precision.TF32:
-                cut = _errors(part(self._shortened(inputs, state, cutting=True)), part(exact))
-        return Answer(exact, found, dtypes, cut)
-
-    def _shortened(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], *, cutting: bool = False) -> Named:
-        with RoundedProducts(self.precision, cutting=cutting):
-            return self._run(inputs, state, torch.float64)
+        """`Filled.answer` for one question."""
+        return self.with_state(state).answer(inputs, honest=honest, part=part)
 
     def working(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
-        """What PyTorch itself answers in the class; raises as `answer` does."""
-        return self._run(inputs, state, None)
+        """`Filled.working` for one question."""
+        return self.with_state(state).working(inputs)
 
     def exact(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor]) -> Named:
-        """What the reference answers in float64, to inputs of the working dtype or of float64; raises as `answer`."""
-        return self._run(inputs, state, torch.float64)
+        """`Filled.exact` for one question."""
+        return self.with_state(state).exact(inputs)
+
+    def filled_copy(self, state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> torch.nn.Module:
+        """A copy of the reference with a state, in a dtype; in the class's own where none is given."""
+        model = self._copy()
+        model.load_state_dict(state)
+        dtype = dtype or _WORKING.get(self.precision)
+        return model if dtype is None else model.to(dtype)
 
     def _copy(self) -> torch.nn.Module:
         """The reference as constructed. A copy takes a seventh to a third of the time, for no parameters are drawn; a
@@ -141,30 +125,76 @@ class Oracle:
         except Exception:
             return self._construct()
 
-    def _run(self, inputs: list[torch.Tensor], state: dict[str, torch.Tensor], dtype: torch.dtype | None) -> Named:
-        model = self._copy()
-        model.load_state_dict(state)
-        arguments = [value.clone() for value in inputs]
-        if dtype is not None:
-            model = model.to(dtype)
-            arguments = [value.to(dtype) if value.is_floating_point() else value for value in arguments]
-        elif self.precision in _WORKING:
-            model = model.to(_WORKING[self.precision])
+
+class Filled:
+    """The oracle for one state: its references are filled once, however many questions there are."""
+
+    def __init__(self, oracle: Oracle, state: dict[str, torch.Tensor]) -> None:
+        self._oracle = oracle
+        self._references = {
+            dtype: FilledReference(functools.partial(oracle.filled_copy, state, dtype), oracle.updated)
+            for dtype in (None, torch.float64)
+        }
+
+    def answer(
+        self, inputs: list[torch.Tensor], *, honest: bool = True, part: Callable[[Named], Named] = list
+    ) -> Answer:
+        """Run the reference on inputs of the working dtype.
+
+        Args:
+            inputs: in the order of the task's facts.
+            honest: whether to measure what honest implementations make of it.
+            part: which part of the outputs the honest errors are of.
+
+        Raises:
+            HarnessError: the reference itself fails on a shape that the task's facts call valid.
+        """
+        other = self.working(inputs)
+        exact = self.exact(inputs)
+        dtypes = {name: tensor.dtype for name, tensor in other}
+        found = []
+        cut: dict[str, Errors] = {}
+        if honest:
+            found.append(_errors(part(other), part(exact)))
+            # On a large shape there is no room for both.
+            del other
+            found.append(_errors(part(self._shortened(inputs)), part(exact)))
+            if self._oracle.precision is Precision.TF32:
+                cut = _errors(part(self._shortened(inputs, cutting=True)), part(exact))
+        return Answer(exact, found, dtypes, cut)
+
+    def working(self, inputs: list[torch.Tensor]) -> Named:
+        """What PyTorch itself answers in the class; raises as `answer` does."""
+        return self._run(inputs, None)
+
+    def exact(self, inputs: list[torch.Tensor]) -> Named:
+        """What the reference answers in float64, to inputs of the working dtype or of float64; raises as `answer`."""
+        return self._run(inputs, torch.float64)
+
+    def _shortened(self, inputs: list[torch.Tensor], *, cutting: bool = False) -> Named:
+        with RoundedProducts(self._oracle.precision, cutting=cutting):
+            return self.exact(inputs)
+
+    def _run(self, inputs: list[torch.Tensor], dtype: torch.dtype | None) -> Named:
+        task, tf32 = self._oracle.task, self._oracle.precision is Precision.TF32
+        # A reference may write into its inputs.
+        arguments = [
+            value.to(dtype, copy=True) if dtype is not None and value.is_floating_point() else value.clone()
+            for value in inputs
+        ]
+        reference = self._references[dtype]
+        reference.fill()
         try:
-            with torch.no_grad(), tf32_allowed(self.precision is Precision.TF32), _default_dtype(dtype):
-                outputs = flatten(model(*arguments))
+            with torch.no_grad(), tf32_allowed(tf32), _default_dtype(dtype):
+                return reference(arguments)
         # The reference is a task author's code, which may raise anything.
         except Exception as error:
             shapes = [tuple(value.shape) for value in inputs]
             raise HarnessError(
-                f"the reference of task {self.task.name} failed on inputs of shape {shapes}: "
+                f"the reference of task {task.name} failed on inputs of shape {shapes}: "
                 f"{type(error).__name__}: {error}; "
                 "correct the task's axes (minimum, multiple_of) or its Model."
             ) from error
-        own = model.state_dict()
-        return [(name, tensor.detach()) for name, tensor in outputs] + [
-            (f"state {name}", own[name]) for name in self.updated
-        ]
 
 
 def _errors(outputs: Named, exact: Named) -> dict[str, Errors]:

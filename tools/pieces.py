@@ -1,8 +1,9 @@
 """Cuts a tensor into pieces, so that checking a large one needs no second one of its size."""
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -26,8 +27,13 @@ def pieces_of(tensor: torch.Tensor) -> Iterator[Piece]:
 def _elements(device: torch.device) -> int:
     if device.type != "cuda":
         return PIECE_ELEMENTS
-    room = torch.cuda.get_device_properties(device).total_memory // 64
+    room = _memory_bytes(device) // 64
     return min(GPU_PIECE_ELEMENTS, max(PIECE_ELEMENTS, PIECE_ELEMENTS * room // CHECKING_BYTES))
+
+
+@functools.cache
+def _memory_bytes(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).total_memory
 
 
 def pieces(shape: tuple[int, ...], elements: int) -> Iterator[Piece]:
@@ -53,10 +59,29 @@ def pieces(shape: tuple[int, ...], elements: int) -> Iterator[Piece]:
 
 def same_bits(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     """Whether two tensors have the same shape, dtype and bits; NaN equals the same NaN, and zero not minus zero."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return False
-    return all(torch.equal(_bits(ours[piece]), _bits(theirs[piece])) for piece in pieces_of(ours))
+    return all_same_bits([(ours, theirs)])[0]
+
+
+def all_same_bits(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[bool]:
+    """`same_bits` of each pair; a GPU is waited for once."""
+    same = [ours.shape == theirs.shape and ours.dtype == theirs.dtype for ours, theirs in pairs]
+    pending: list[tuple[int, torch.Tensor]] = []
+    for index, (ours, theirs) in enumerate(pairs):
+        if same[index] and ours.device.type == "cpu":
+            same[index] = all(torch.equal(_bits(ours[piece]), _bits(theirs[piece])) for piece in pieces_of(ours))
+        elif same[index]:
+            for piece in pieces_of(ours):
+                pending.append((index, (_bits(ours[piece]) == _bits(theirs[piece])).all()))
+    if pending:
+        equal: list[bool] = torch.stack([flag for _, flag in pending]).tolist()
+        for (index, _), one in zip(pending, equal, strict=True):
+            same[index] = same[index] and one
+    return same
+
+
+_WHOLE = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers that compare as the bits of a dtype of so many bytes."""
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)
+    return tensor.contiguous().view(-1).view(_WHOLE.get(tensor.element_size(), torch.uint8))

@@ -33,6 +33,9 @@ NARROW_BLOCKS = 12
 NARROW_RESAMPLES = 1000
 HOPELESS_SPEEDUP, HOPELESS_SHARE = 0.5, 0.1
 """A candidate that is slower than this is not worth knowing better than to this share."""
+HOPELESS_BLOCKS = 6
+"""With fewer blocks a side that is believed only where the clocks agree and noise hides no more than that share: nobody
+is accused, and nobody gets away, by fewer calls."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
@@ -90,11 +93,14 @@ def narrow(target: Target, samples: Samples) -> bool:
         # No ratio can be had with times that no honest clock gives.
         return False
     interval = ratio_interval(samples.baseline, samples.candidate, NARROW_RESAMPLES)
+    noise_ns = COUNTED_NOISE * samples.excess.noise_ns
+    median, allowed = median_ns(samples.candidate), ALLOWED_NS[target]
     if interval.high < HOPELESS_SPEEDUP:
-        return interval.high <= (1.0 + HOPELESS_SHARE) * interval.low
-    free = max(ALLOWED_SHARE * median_ns(samples.candidate), ALLOWED_NS[target])
+        clear = noise_ns <= max(HOPELESS_SHARE * median, allowed) and not clocks_disagree(target, samples)
+        enough = clear or len(samples.candidate) >= HOPELESS_BLOCKS
+        return enough and interval.high <= (1.0 + HOPELESS_SHARE) * interval.low
     known = interval.high <= (1.0 + NARROW_SHARE) * interval.low and len(samples.candidate) >= NARROW_BLOCKS
-    return known and COUNTED_NOISE * samples.excess.noise_ns <= free
+    return known and noise_ns <= max(ALLOWED_SHARE * median, allowed)
 
 
 def slower_clock_ns(target: Target, samples: Samples) -> float:

@@ -1,5 +1,7 @@
 """The figures of a measurement from its raw samples: medians, their ratio, and its interval."""
 
+import math
+
 import numpy as np
 
 from tools.results import Interval
@@ -8,6 +10,9 @@ CONFIDENCE = 0.99
 RESAMPLES = 4000
 _SEED = 20261130
 """The resampling is seeded, so that the same raw samples give the same interval every time."""
+
+MOST_TURNS = 2520
+"""The least common multiple of all numbers up to ten."""
 
 Blocks = tuple[tuple[int, ...], ...]
 
@@ -44,16 +49,29 @@ def widened(interval: Interval, share: float) -> Interval:
 def _resampled_medians(blocks: Blocks, chosen: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """For each row of chosen blocks, the median of samples drawn from each of them with replacement, as many as it has.
 
-    Rows differ in length: what is missing is infinite, so that it sorts to the end.
+    Ranks stand for samples until the end, because small whole numbers are sorted much faster.
     """
-    longest = max(len(block) for block in blocks)
-    padded = np.array([[*block, *[np.inf] * (longest - len(block))] for block in blocks], dtype=np.float64)
-    lengths = np.array([len(block) for block in blocks])[chosen]
-    drawn = (random.random((*chosen.shape, longest)) * lengths[..., None]).astype(np.intp)
-    samples = padded[chosen[..., None], drawn]
-    samples[np.arange(longest) >= lengths[..., None]] = np.inf
-    rows = np.sort(samples.reshape(len(chosen), -1), axis=1)
-    counts = lengths.sum(axis=1)
-    lower, upper = (np.take_along_axis(rows, at[:, None], axis=1)[:, 0] for at in ((counts - 1) // 2, counts // 2))
-    medians: np.ndarray = (lower + upper) / 2.0
+    ordered = np.unique(np.concatenate([np.asarray(block) for block in blocks]))
+    ranks, turns = _rank_table(blocks, ordered)
+    longest = ranks.shape[1]
+    at = chosen.astype(np.int32)[..., None] * np.int32(longest * turns) + np.arange(longest, dtype=np.int32) * turns
+    at += random.integers(0, turns, at.shape, dtype=np.uint16)
+    rows = np.sort(np.take(ranks, at).reshape(len(chosen), -1), axis=1)
+    counts = np.array([len(block) for block in blocks])[chosen].sum(axis=1)
+    every = np.arange(len(rows))
+    medians: np.ndarray = (ordered[rows[every, (counts - 1) // 2]] + ordered[rows[every, counts // 2]]) / 2.0
     return medians
+
+
+def _rank_table(blocks: Blocks, ordered: np.ndarray) -> tuple[np.ndarray, int]:
+    """For each block, each draw from it and each number below the second value: the rank of the sample that is drawn.
+
+    Blocks differ in length: a draw that a shorter one does not have ranks last, so that it is sorted to the end. The
+    numbers are so many that every sample of a block has as many of them (of blocks of ten or more, nearly as many).
+    """
+    longest, turns = max(map(len, blocks)), min(math.lcm(*map(len, blocks)), MOST_TURNS)
+    kind = np.uint16 if len(ordered) < 1 << 16 else np.int32
+    table = np.full((len(blocks), longest, turns), len(ordered), dtype=kind)
+    for row, block in zip(table, blocks, strict=True):
+        row[: len(block)] = np.searchsorted(ordered, np.asarray(block)[np.arange(turns) * len(block) // turns])
+    return table, turns

@@ -12,8 +12,9 @@ import torch
 from tools.accuracy import Limits
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
-from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
+from tools.fresh_inputs import CacheFlush, FreshInputs
 from tools.library_compute import require_own_operators
+from tools.oracle import Filled
 from tools.replies import Done
 from tools.session import Session
 from tools.subject import ADDRESS_SLACK, MOST_HELD, Named, Returned, Subject
@@ -26,6 +27,9 @@ WARM_UP_NS = 200_000_000
 """Calls before the first block, at least this many and at least this long, so that clocks have settled."""
 UNGATED_CALLS = 2
 """The first calls on a GPU compile, load and allocate, which may wait for the GPU: they are not queued ahead."""
+LONG_WARM_UP_CALLS, LONG_WARM_UP_NS = 2, 20_000_000
+"""On a GPU, so many calls in a row that each take longer than this have settled the clocks: it was busy all the time. A
+first one alone may have loaded something."""
 SLOW_NS = 500_000_000
 """From here on a call is slow: few of them must do."""
 QUICK_FACTOR = 3.0
@@ -43,6 +47,7 @@ class Timer:
     subject: Subject
     state: dict[str, torch.Tensor]
     prepare_ns: int
+    reference: Filled
     fresh: FreshInputs
     flush: CacheFlush
     wall_over_device_ns: list[int] = field(default_factory=list)
@@ -54,7 +59,8 @@ class Timer:
     last_done: Done | None = None
     loose: list[Limits] = field(default_factory=list)
     """Widened limits of each output, from the last full check."""
-    _recipe: Recipe = field(default_factory=list)
+    _given: list[torch.Tensor] = field(default_factory=list)
+    """The last call's inputs, in memory of the judge's own: the worker could change those that it was given."""
     _calls: int = 0
 
     def call(self, *, queued: bool = True) -> int:
@@ -66,7 +72,7 @@ class Timer:
         began = time.perf_counter_ns()
         session, subject, worker = self.session, self.subject, self.subject.worker
         self._calls += 1
-        self._recipe = self.fresh.draw()
+        self._draw_inputs()
         gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
         at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
         held = session.draws.integer(0, MOST_HELD)
@@ -87,6 +93,14 @@ class Timer:
         self.last_call_ns = time.perf_counter_ns() - began
         return done.ns
 
+    def _draw_inputs(self) -> None:
+        """Make the next inputs where no worker reads them; on a GPU while the worker gets ready."""
+        recipe = self.fresh.draw()
+        if self._given:
+            self.fresh.write(recipe, self._given)
+        else:
+            self._given = self.fresh.made(recipe)
+
     def _hand_over(self, places: list[torch.Tensor]) -> int:
         """Write the inputs while the worker is stopped; returns the nanoseconds that count.
 
@@ -95,7 +109,8 @@ class Timer:
         session = self.session
         session.synchronize()
         started = time.perf_counter_ns()
-        self.fresh.write(self._recipe, places)
+        for place, given in zip(places, self._given, strict=True):
+            place.copy_(given)
         self.subject.poison_timed(session.workload.output_bytes + session.state_bytes)
         self.flush.run()
         session.synchronize()
@@ -108,7 +123,7 @@ class Timer:
             CandidateFault: `stale_output` where the output is wrong, `input_mutated` where an input was changed.
         """
         inputs, returned = self._last()
-        answer = self.session.oracle.answer([value for _, value in inputs], self.state)
+        answer = self.reference.answer([value for _, value in inputs])
         compare(returned, answer, limits_of, _WHERE, Verdict.STALE_OUTPUT)
         self.loose = [limits_of.output(answer, index).loosened(QUICK_FACTOR) for index in range(len(answer.exact))]
 
@@ -120,7 +135,7 @@ class Timer:
         """
         began = time.perf_counter_ns()
         inputs, returned = self._last()
-        working = self.session.oracle.working([value for _, value in inputs], self.state)
+        working = self.reference.working([value for _, value in inputs])
         compare_quickly(returned, working, self.loose, _WHERE)
         self.last_checked_ns = self.last_call_ns + time.perf_counter_ns() - began
 
@@ -139,7 +154,7 @@ class Timer:
     def _last(self) -> tuple[Named, Returned]:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
-        inputs = list(zip(names, self.fresh.made(self._recipe), strict=True))
+        inputs = list(zip(names, self._given, strict=True))
         returned = self.subject.returned_by_last_timed(self.last_done)
         require_unchanged(returned, inputs, _WHERE)
         return inputs, returned
@@ -173,15 +188,17 @@ def start_timer(
     except BaseException:
         subject.close()
         raise
-    return Timer(session, subject, state, prepare_ns, fresh, session.cache_flush)
+    reference = session.oracle.with_state(state)
+    return Timer(session, subject, state, prepare_ns, reference, fresh, session.cache_flush)
 
 
 def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:
     """Call until the clocks have settled: at least so often and so long, but never many times where calls are slow."""
     started = time.perf_counter_ns()
-    calls = 0
+    calls = long = 0
     while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < least_ns:
         timer.call()
         calls += 1
-        if timer.last_call_ns > SLOW_NS:
+        long = long + 1 if timer.last_call_ns > LONG_WARM_UP_NS else 0
+        if timer.last_call_ns > SLOW_NS or (timer.session.device == "cuda" and long == LONG_WARM_UP_CALLS):
             return

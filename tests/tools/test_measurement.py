@@ -8,7 +8,7 @@ import pytest
 from judging import CONVOLUTION, LONG_INPUTS, task_of
 
 from tasks.spec import Target
-from tools.measurement import LOOK_ROUNDS, MAX_ROUNDS, Excess, Samples, interleave
+from tools.measurement import MAX_ROUNDS, Excess, Samples, interleave
 from tools.plausibility import NARROW_BLOCKS, narrow
 from tools.session import Session
 from tools.subject import Limits
@@ -20,10 +20,13 @@ WALL_NS = 5_000
 class ListedTimer(Timer):
     """A timer whose calls take what a list says, and whose judge's clock exceeds that by what another says."""
 
-    def __init__(self, session: Session, times_ns: Iterable[int], walls_ns: Iterable[int]) -> None:
+    def __init__(
+        self, session: Session, times_ns: Iterable[int], walls_ns: Iterable[int], call_ns: int = 1_000_000
+    ) -> None:
         self.session = session
         self.wall_over_device_ns = []
-        self.last_call_ns = self.last_checked_ns = 1_000_000
+        self.last_call_ns = self.last_checked_ns = call_ns
+        self.settled_ns = 0
         self._times, self._walls = iter(times_ns), iter(walls_ns)
         self.calls = self.quick = self.full = 0
 
@@ -37,6 +40,8 @@ class ListedTimer(Timer):
 
     def check_last_quickly(self) -> None:
         self.quick += 1
+        if self.settled_ns and self.quick > 1:
+            self.last_call_ns = self.last_checked_ns = self.settled_ns
 
 
 @pytest.fixture
@@ -45,12 +50,20 @@ def session(tmp_path: Path) -> Session:
 
 
 def measured(
-    session: Session, times_ns: list[int], walls_ns: list[int], baseline_ns: list[int] | None = None
+    session: Session,
+    times_ns: list[int],
+    walls_ns: list[int],
+    baseline_ns: list[int] | None = None,
+    calls_ns: tuple[int, int] = (1_000_000, 1_000_000),
+    settled_ns: int = 0,
 ) -> tuple[Samples, ListedTimer]:
+    """`calls_ns` is what a call of each side takes by the judge's clock, and the candidate's `settled_ns` once it is
+    measured."""
     ours, theirs = (
-        ListedTimer(session, itertools.cycle(times), itertools.cycle(walls_ns))
-        for times in (times_ns, baseline_ns or times_ns)
+        ListedTimer(session, itertools.cycle(times), itertools.cycle(walls_ns), call_ns)
+        for times, call_ns in zip((times_ns, baseline_ns or times_ns), calls_ns, strict=True)
     )
+    ours.settled_ns = settled_ns
     return interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples)), ours
 
 
@@ -62,16 +75,55 @@ def _no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_steady_measurement_ends_with_the_fewest_rounds_and_all_its_checks(session: Session) -> None:
     samples, timer = measured(session, [20_000], [WALL_NS])
     assert len(samples.candidate) == len(samples.baseline) == NARROW_BLOCKS
-    # One while settling, and one in each stretch.
-    assert timer.full == 1 + NARROW_BLOCKS // (2 * LOOK_ROUNDS)
+    # One while settling, and one in each three rounds.
+    assert timer.full == 1 + 2
     # Every call but the warm-up's and the one that was checked in full.
     assert timer.quick == sum(map(len, samples.candidate)) + 1
 
 
-def test_a_hopeless_candidate_is_not_measured_for_long(session: Session) -> None:
+def test_a_hopeless_candidate_is_known_after_two_rounds_with_an_output_checked(session: Session) -> None:
     samples, timer = measured(session, [200_000, 203_000, 198_000], [WALL_NS], baseline_ns=[20_000])
-    assert len(samples.candidate) == 2 * LOOK_ROUNDS
+    assert len(samples.candidate) == 4
     assert timer.full == 2
+    assert timer.quick == sum(map(len, samples.candidate)) + 1
+
+
+def test_a_hopeless_candidate_whose_clocks_disagree_is_not_accused_by_fewer_calls(session: Session) -> None:
+    ours = ListedTimer(session, itertools.cycle([200_000]), itertools.cycle([WALL_NS + 70_000]))
+    theirs = ListedTimer(session, itertools.cycle([20_000]), itertools.cycle([WALL_NS]))
+    samples = interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples))
+    assert len(samples.candidate) == 6
+
+
+def test_calls_that_are_long_and_far_slower_are_timed_one_by_one(session: Session) -> None:
+    samples, _ = measured(session, [48_000_000, 48_500_000], [WALL_NS], [800_000], calls_ns=(50_000_000, 2_000_000))
+    assert [len(block) for block in samples.candidate] == [1] * 4
+
+
+@pytest.mark.parametrize("calls_ns", [(50_000_000, 30_000_000), (9_000_000, 1_000_000)])
+def test_calls_that_are_as_long_as_the_baselines_or_short_are_not(session: Session, calls_ns: tuple[int, int]) -> None:
+    samples, _ = measured(session, [20_000, 26_000], [WALL_NS], calls_ns=calls_ns)
+    assert {len(block) for block in samples.candidate} == {1, 2, 3}
+
+
+def test_who_is_slow_only_before_the_measurement_has_as_many_calls_as_others(session: Session) -> None:
+    """The number of rounds once followed from the last call before them, which a candidate may make as slow as it
+    likes: three rounds of single calls were all that it was seen in."""
+    samples, _ = measured(session, [20_000, 26_000], [WALL_NS], calls_ns=(900_000_000, 1_000_000), settled_ns=1_000_000)
+    assert len(samples.candidate) == 2 * MAX_ROUNDS
+    assert {len(block) for block in samples.candidate[2:]} == {1, 2, 3}
+
+
+def test_very_slow_calls_are_measured_in_three_rounds(session: Session) -> None:
+    samples, _ = measured(session, [600_000_000, 900_000_000], [WALL_NS], calls_ns=(900_000_000, 900_000_000))
+    assert [len(block) for block in samples.candidate] == [1] * 6
+
+
+def test_rounds_end_when_their_time_is_spent(session: Session) -> None:
+    """A call of each side takes 50 ms, so a round of four blocks of 1 to 3 calls takes 0.2 to 0.6 s: six are always
+    made, and take longer than the two seconds there are, or nearly."""
+    samples, _ = measured(session, [20_000, 26_000], [WALL_NS], calls_ns=(50_000_000, 50_000_000))
+    assert 12 <= len(samples.candidate) <= 16
 
 
 def test_a_measurement_whose_ratio_is_not_known_yet_goes_on(session: Session) -> None:
@@ -97,3 +149,17 @@ def test_a_measurement_whose_clocks_are_noisy_goes_on(session: Session) -> None:
 def test_how_much_noise_of_the_clocks_is_too_much(times: list[int], noise_ns: float, enough: bool) -> None:
     blocks = tuple((time,) for time in times * NARROW_BLOCKS)
     assert narrow(Target.CUDA, Samples(blocks, blocks, Excess(0.0, noise_ns), None)) is enough
+
+
+@pytest.mark.parametrize(
+    ("blocks", "excess", "enough"),
+    [
+        (4, Excess(0.0, 19_900.0), True),
+        (4, Excess(0.0, 20_100.0), False),  # three times that may hide more than 60 us
+        (4, Excess(61_000.0, 0.0), False),
+        (6, Excess(61_000.0, 20_100.0), True),
+    ],
+)
+def test_how_soon_a_hopeless_candidate_is_believed_to_be_one(blocks: int, excess: Excess, enough: bool) -> None:
+    ours, theirs = (((time,),) * blocks for time in (200_000, 20_000))
+    assert narrow(Target.CUDA, Samples(ours, theirs, excess, None)) is enough

@@ -1,16 +1,20 @@
 """Checks cut large tensors into pieces: what they find is the same, and the memory they need has a bound."""
 
+import functools
 import math
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from tools import pieces as cutting
-from tools.accuracy import Errors, measure, rms_of
+from tools.accuracy import Errors, measure, measure_roughly, rms_of
 from tools.comparison import require_unchanged
-from tools.pieces import CHECKING_BYTES, GPU_CHECKING_BYTES, pieces, same_bits
+from tools.pieces import CHECKING_BYTES, GPU_CHECKING_BYTES, all_same_bits, pieces, same_bits
 from tools.subject import Returned
 from tools.workers import CandidateFault
 
@@ -95,6 +99,14 @@ def test_bits_are_compared_not_values() -> None:
     assert not same_bits(torch.zeros(4), torch.zeros(4, dtype=torch.int32))
 
 
+def test_several_pairs_are_told_apart() -> None:
+    one, other = torch.zeros(3, 4), torch.ones(3, 4)
+    empty = torch.zeros(0, 4)
+    pairs = [(one, one.clone()), (one, other), (one, one.double()), (empty, empty), (other, other.clone())]
+    assert all_same_bits(pairs) == [True, False, False, True, True]
+    assert all_same_bits([]) == []
+
+
 GROWTH = """
 import resource, torch
 from tools.accuracy import Limits, measure
@@ -140,3 +152,44 @@ def test_checking_on_the_gpu_needs_little_memory_beside_the_output() -> None:
     assert same_bits(output, output)
     assert torch.cuda.max_memory_allocated() - before < GPU_CHECKING_BYTES
     assert found.peak_at == (3, 4, 5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pieces_of_7", [False, True])
+def test_the_gpu_compares_as_the_host_does_and_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, pieces_of_7: bool
+) -> None:
+    if pieces_of_7:
+        monkeypatch.setattr(cutting, "GPU_PIECE_ELEMENTS", 7)
+    one, nan = torch.randn(3, 4, 50), torch.full((5,), math.nan)
+    other = one.clone()
+    other[2, 1, 7] += 1e-3
+    broken = one.clone()
+    broken[1, 2, 3] = broken[2, 0, 0] = math.nan
+    pairs = [(one, one.clone()), (one, other), (nan, nan.clone()), (one.half(), other.half())]
+    on_gpu = [(ours.cuda(), theirs.cuda()) for ours, theirs in pairs]
+    assert _with_waits(lambda: all_same_bits(on_gpu)) == (all_same_bits(pairs), 1)
+    for output, most in ((other, 1), (broken, 3)):
+        x, y = output.cuda(), one.cuda()
+        rough, rough_waits = _with_waits(functools.partial(measure_roughly, x, y))
+        exact, exact_waits = _with_waits(functools.partial(measure, x, y.double()))
+        right = measure(output, one.double())
+        assert exact.rms == pytest.approx(right.rms, rel=1e-12)
+        assert (exact.peak_at, exact.pattern_broken) == (right.peak_at, right.pattern_broken)
+        wanted = measure_roughly(output, one)
+        found = (rough.rms, rough.channel, rough.peak)
+        assert found == pytest.approx((wanted.rms, wanted.channel, wanted.peak), rel=1e-4, nan_ok=True)
+        assert rough_waits == 1
+        assert 1 <= exact_waits <= most
+
+
+def _with_waits(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What some work gives, and how often it waits for the GPU."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            found = work()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return found, sum("called a synchronizing" in str(each.message) for each in caught)

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 GO = {"go": True}
@@ -195,7 +195,14 @@ class Wire:
 
 def request_to_json(request: Request) -> dict[str, Any]:
     """The line that carries a request."""
-    return {"op": request.op, **asdict(request)}
+    # Not `dataclasses.asdict`, whose deep copies cost a timed call a tenth of a millisecond.
+    return {"op": request.op, **{name: _plain(value) for name, value in vars(request).items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return vars(value) if isinstance(value, Slot | Region) else value
 
 
 def _slots(raw: list[dict[str, Any]]) -> tuple[Slot, ...]:

@@ -1,8 +1,10 @@
 """One candidate in one worker: carries out the judge's requests in order."""
 
 import contextlib
+import math
 import sys
 import time
+from dataclasses import replace
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -25,6 +27,7 @@ from tools.worker.messages import (
     Report,
     Request,
     Share,
+    Slot,
     Stage,
     Timed,
     Trace,
@@ -32,7 +35,7 @@ from tools.worker.messages import (
     Wire,
 )
 from tools.worker.plain_values import decode
-from tools.worker.shared_memory import apart
+from tools.worker.shared_memory import apart, dtype_of
 from tools.worker.tensors import ContractError
 from tools.worker.watch import OperatorWatch, TimedCallsWatch
 
@@ -64,6 +67,10 @@ class Session:
         self._model: torch.nn.Module = torch.nn.Module()
         self._models: list[torch.nn.Module] = []
         self._timed_memory = self._memory
+        self._storages: dict[tuple[int, int], torch.Tensor] = {}
+        """By offset and size, what inputs of timed calls have lain in; there are some sixty places."""
+        self._places: dict[Slot, torch.Tensor] = {}
+        """Where outputs of timed calls were written."""
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
         self._held: list[list[tuple[str, torch.Tensor]]] = []
@@ -184,6 +191,8 @@ class Session:
     def _stage(self, request: Stage) -> dict[str, Any]:
         if request.watch:
             self._watch = TimedCallsWatch()
+        self._storages.clear()
+        self._places.clear()
         if self._device != "cuda":
             return {}
         self._timed_memory, handle = allocate_shared(request.shared_bytes)
@@ -192,7 +201,7 @@ class Session:
         return {"handle": handle}
 
     def _timed(self, request: Timed) -> dict[str, Any]:
-        inputs = [apart(self._timed_memory, slot) for slot in request.inputs]
+        inputs = [self._apart(slot) for slot in request.inputs]
         tensors.set_buffers(self._model, self._memory, request.state)
         # Those that are let go of make room for this call's; the last call's stay, so that its memory is checked.
         self._held = [*self._held, self._outputs][-1 - request.held :]
@@ -215,10 +224,17 @@ class Session:
         tensors.require_own_memory(self._outputs, [named for outputs in self._held for named in outputs])
         # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
         # reads the inputs itself, where it wrote them.
-        written = self._written(self._timed_memory, self._outputs, request, [])
+        written = self._written(self._timed_memory, self._outputs, request, [], self._places)
         if gate is not None:
             self._wire.send({"ready": True})
         return {"ns": self._clock.read(), **written}
+
+    def _apart(self, slot: Slot) -> torch.Tensor:
+        """A new tensor at a slot; wrapping memory takes longer than a launch, so its storage is kept for the next."""
+        size = math.prod(slot.shape) * dtype_of(slot.dtype).itemsize
+        if (slot.offset, size) not in self._storages:
+            self._storages[slot.offset, size] = apart(self._timed_memory, replace(slot, dtype="uint8", shape=(size,)))
+        return self._storages[slot.offset, size].view(dtype_of(slot.dtype)).view(slot.shape)
 
     def _report(self) -> dict[str, Any]:
         return {} if self._watch is None else self._watch.report()
@@ -229,11 +245,12 @@ class Session:
         outputs: list[tuple[str, torch.Tensor]],
         request: Call | Timed,
         inputs: list[torch.Tensor],
+        places: dict[Slot, torch.Tensor] | None = None,
     ) -> dict[str, Any]:
         """Write what a call left behind, and describe where it lies."""
         state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
         after = [(f"input {index}", tensor) for index, tensor in enumerate(inputs)]
-        written = tensors.write(memory, request.region, [*outputs, *state, *after])
+        written = tensors.write(memory, request.region, [*outputs, *state, *after], places)
         count = len(outputs)
         return {
             "outputs": written[:count],

@@ -45,8 +45,17 @@ def require_own_memory(outputs: list[tuple[str, torch.Tensor]], earlier: list[tu
             )
 
 
-def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Tensor]]) -> list[dict[str, Any]]:
-    """Copy tensors into a region, one after another; those that do not fit are described without an offset."""
+def write(
+    memory: torch.Tensor,
+    region: Region,
+    named: list[tuple[str, torch.Tensor]],
+    places: dict[Slot, torch.Tensor] | None = None,
+) -> list[dict[str, Any]]:
+    """Copy tensors into a region, one after another; those that do not fit are described without an offset.
+
+    `places` keeps the views that were written to: operators that need not run in a timed call need not be recorded.
+    """
+    places = {} if places is None else places
     offset, end = aligned(region.offset), region.offset + region.capacity
     written: list[dict[str, Any]] = []
     for name, tensor in named:
@@ -54,7 +63,9 @@ def write(memory: torch.Tensor, region: Region, named: list[tuple[str, torch.Ten
         size = tensor.numel() * tensor.element_size()
         if offset + size <= end:
             slot = Slot(name, entry["dtype"], tuple(tensor.shape), offset)
-            view(memory, slot).copy_(tensor.detach())
+            if slot not in places:
+                places[slot] = view(memory, slot)
+            places[slot].copy_(tensor.detach())
             entry["offset"] = offset
             offset = aligned(offset + size)
         written.append(entry)
@@ -90,7 +101,8 @@ def _listed(state: dict[str, torch.Tensor]) -> str:
 
 def set_buffers(model: torch.nn.Module, memory: torch.Tensor, slots: tuple[Slot, ...]) -> None:
     """Set the buffers that the reference updates to the judge's values."""
-    own = dict(model.state_dict(keep_vars=True))
+    # Most tasks have none, and a timed call waits for this.
+    own = dict(model.state_dict(keep_vars=True)) if slots else {}
     for slot in slots:
         target = own.get(slot.name)
         if target is None:
@@ -103,5 +115,5 @@ def set_buffers(model: torch.nn.Module, memory: torch.Tensor, slots: tuple[Slot,
 
 def named_buffers(model: torch.nn.Module, names: tuple[str, ...]) -> list[tuple[str, torch.Tensor]]:
     """The buffers that are compared like outputs, as they are now."""
-    own = model.state_dict(keep_vars=True)
+    own = model.state_dict(keep_vars=True) if names else {}
     return [(name, own[name]) for name in names if name in own]

@@ -77,7 +77,11 @@ class Recording:
 
     def stop(self) -> None:
         """Record no more, and read what was."""
-        for event in _disable_profiler().events():
+        events = _disable_profiler().events()
+        if ProfilerActivity.CUDA not in self._activities:
+            self.operators.update(event.name() for event in events)
+            return
+        for event in events:
             name = event.name()
             if event.device_type() == DeviceType.CPU:
                 self.operators[name] += 1
