@@ -216,16 +216,17 @@ def main() -> None:
     role: Role = "lane" if sys.argv[1] == "lane" else "builder"
     module, name = sys.argv[3].split(":")
     pool = socket.socket(fileno=int(sys.argv[2]))
+    # Never closed: a thread reads from it to the end, and closing would wait for that.
+    lines = pool.makefile("rb")
     try:
-        with pool.makefile("rb") as lines:
-            first = _first_ask(lines)
-            if first is None:
-                return
-            # Beside the import of the judge, and with it PyTorch, which takes seconds. On the host builds must not run
-            # beside a measurement.
-            if role == "builder" and first.job.target is Target.CUDA:
-                threading.Thread(target=_prepare_builds, daemon=True).start()
-            serve(role, pool, lines, first, getattr(importlib.import_module(module), name))
+        first = _first_ask(lines)
+        if first is None:
+            return
+        # Beside the import of the judge, and with it PyTorch, which takes seconds. On the host builds must not run
+        # beside a measurement.
+        if role == "builder" and first.job.target is Target.CUDA:
+            threading.Thread(target=_prepare_builds, daemon=True).start()
+        serve(role, pool, lines, first, getattr(importlib.import_module(module), name))
     finally:
         remove_folder(Path(tempfile.gettempdir()))
 
