@@ -18,7 +18,7 @@ from tools.diagnostics import parse_diagnostics
 from tools.folders import write_new
 from tools.inline_request import InlineRequest
 from tools.library_symbols import computing_symbols
-from tools.light_kit import LightKit, light_kit
+from tools.light_kit import LightKit, light_headers, light_kit
 from tools.light_source import certain_errors, lacks_light_headers, light_prelude, needs_torch
 from tools.precompiled import precompiled_prelude
 from tools.results import Diagnostic
@@ -93,10 +93,10 @@ class Compilation:
         """
         # The compilers print the offending line from the file that #line names, so it must lie beside the sources.
         self._write(CANDIDATE_FILE, self._candidate.text, errors="surrogateescape")
-        kit = None if lacks_light_headers(self._request) else light_kit(self._toolchain)
-        if kit is not None and self._cuda and not kit.has_cuda:
-            kit = None
-        units = self._compile_light(kit) if kit is not None else ()
+        headers = None if lacks_light_headers(self._request) else light_headers(self._toolchain)
+        if headers is not None and self._cuda and not headers.has_cuda:
+            headers = None
+        units, kit = self._compile_light(headers) if headers is not None else ((), None)
         if kit is None or any(unit.returncode for unit in units) or self._link_light(units, kit).returncode:
             units = self._compile_heavy(units)
             linked = self._link(units, self._torch_libraries())
@@ -109,24 +109,28 @@ class Compilation:
             library_calls=self._library_calls(units),
         )
 
-    def _compile_light(self, kit: LightKit) -> tuple[Unit, ...]:
-        """Everything against the light headers: the host's unit, then the device's where there is one.
+    def _compile_light(self, headers: LightKit) -> tuple[tuple[Unit, ...], LightKit | None]:
+        """Everything against the light headers: the host's unit, then the device's where there is one; and the whole
+        kit, to link them with.
 
         Raises:
             BuildError: the sources do not compile, and would not with PyTorch's headers either.
         """
-        units = _all_at_once(
-            [
-                lambda: self._run_host(self._light_host(), kit.includes, use=(), way="light"),
-                *([lambda: self._run_nvcc(self._light_device(), kit.includes, "light")] if self._with_device else []),
-            ]
-        )
+        includes = headers.includes
+        jobs = [lambda: self._run_host(self._light_host(), includes, use=(), way="light")]
+        if self._with_device:
+            jobs.append(lambda: self._run_nvcc(self._light_device(), includes, "light"))
+        # Where the kit's objects are still being made, the candidate's are compiled beside them.
+        with ThreadPoolExecutor(1) as beside:
+            making = beside.submit(light_kit, self._toolchain)
+            units = _all_at_once(jobs)
+            kit = making.result()
         certain: list[Diagnostic] = []
         for unit in units:
             certain += self._certain_errors(unit)
         if certain:
             raise BuildError(advice(self._request, certain), tuple(certain))
-        return units
+        return units, kit
 
     def _compile_heavy(self, light: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """With PyTorch's headers, but for a device unit that names nothing of them."""

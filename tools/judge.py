@@ -279,6 +279,10 @@ class Judge:
         """Start what evaluations need; on a GPU also time the baselines, while candidates are still being built."""
         _ = self._session.server
         if self.target is Target.CUDA:
+            # While the fork server imports PyTorch: what fixed candidates are asked; for others, who are asked
+            # something else, it at least brings up the GPU's libraries.
+            with self._session.device_lease():
+                self._planner.plan()
             self.baselines()
 
     @property

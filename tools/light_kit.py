@@ -5,6 +5,7 @@ copies, checks, streams. `tools/light/` offers just that, under the same names, 
 headers carry it out. Code that uses more does not compile against it and is built as `load_inline` would.
 """
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -14,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tools import process
-from tools.cache import Hold, cache_root, hold, published
+from tools.cache import Hold, cache_root, claimed, hold, published, workplace
 from tools.confinement import for_compiler
 from tools.toolchain import Toolchain
 from tools.usage import compiler_budget
@@ -34,8 +35,14 @@ _STANDS_FOR = (
     *("c10/cuda/CUDAException.h", "c10/cuda/CUDAFunctions.h", "c10/cuda/CUDAGuard.h", "c10/cuda/CUDAStream.h"),
 )
 """PyTorch's headers that a source may include: all are empty, because the prelude has what they would declare."""
+_OBJECTS = "objects"
+"""The folder in a kit that comes last, whole."""
+_MAKING = "making"
+"""The file in a kit that is locked by whoever makes its objects."""
 _FAILED = "failed.txt"
-"""What the compiler said, in a kit that cannot be used."""
+"""What the compiler said, in place of objects that cannot be had."""
+_PARTS = ("runtime", "runtime_factories", "runtime_python")
+_CUDA_PART = "runtime_cuda"
 _OWN_TORCH = ("c10", "torch_cpu", "torch", "torch_python")
 _CUDA_TORCH = ("c10_cuda", "torch_cuda")
 
@@ -47,11 +54,8 @@ class LightKit:
     folder: Path
     hold: Hold
     """While it lives, nobody takes the kit away."""
-
-    @property
-    def has_cuda(self) -> bool:
-        """Whether CUDA extensions can be built with it: there is a toolkit, and PyTorch was built with CUDA."""
-        return (self.folder / "runtime_cuda.o").is_file()
+    has_cuda: bool
+    """Whether CUDA extensions can be built with it: there is a toolkit, and PyTorch was built with CUDA."""
 
     @property
     def includes(self) -> tuple[str, ...]:
@@ -60,22 +64,20 @@ class LightKit:
 
     def objects(self, *, cuda: bool) -> tuple[Path, ...]:
         """What is linked into every extension."""
-        names = ("runtime.o", "runtime_cuda.o") if cuda else ("runtime.o",)
-        return tuple(self.folder / name for name in names)
+        return tuple(self.folder / _OBJECTS / f"{name}.o" for name in _parts(cuda=cuda))
 
     def link_flags(self, *, cuda: bool) -> tuple[str, ...]:
         """Names PyTorch's libraries to the loader. Reading their symbols, as a linker does by itself, takes it longer
         than all the rest; they are in the process already, and what they lack is found when the extension is loaded."""
         names = (*_OWN_TORCH, *(_CUDA_TORCH if cuda else ()))
         wanted = (f"-l{name}" for name in names)
-        return f"-L{self.folder / 'lib'}", "-Wl,--push-state,--no-as-needed", *wanted, "-Wl,--pop-state"
+        return f"-L{self.folder / _OBJECTS / 'lib'}", "-Wl,--push-state,--no-as-needed", *wanted, "-Wl,--pop-state"
 
 
-def light_kit(toolchain: Toolchain) -> LightKit | None:
-    """The kit of a toolchain; made on first use, which takes some 20 s on two cores.
+def light_headers(toolchain: Toolchain) -> LightKit | None:
+    """The kit of a toolchain as far as compilers need it: without the objects, which only a linker asks for.
 
-    None where it cannot be had: this PyTorch lacks the few headers that are taken over, or its own do not compile,
-    which is found out once.
+    None where it cannot be had, as far as is known by now.
     """
     if not _torch_headers(toolchain).is_dir():
         return None
@@ -84,11 +86,44 @@ def light_kit(toolchain: Toolchain) -> LightKit | None:
         held = hold(folder)
         if held is None:
             with published(folder) as work:
-                _fill(work, toolchain)
+                _write_headers(work, toolchain)
             held = hold(folder)
     except OSError:
         return None
-    return None if held is None or (folder / _FAILED).exists() else LightKit(folder, held)
+    return None if held is None or _failed(folder) else LightKit(folder, held, _with_cuda(toolchain))
+
+
+def light_kit(toolchain: Toolchain) -> LightKit | None:
+    """The kit of a toolchain; its objects are made on first use, by one process of a machine while others wait.
+
+    That takes some 6 s of four cores. None where it cannot be had: this PyTorch lacks the few headers that are taken
+    over, or its own do not compile, which is found out once.
+    """
+    kit = light_headers(toolchain)
+    if kit is None:
+        return None
+    try:
+        _require_objects(kit, toolchain)
+    except OSError:
+        return None
+    return None if _failed(kit.folder) else kit
+
+
+def _require_objects(kit: LightKit, toolchain: Toolchain) -> None:
+    objects = kit.folder / _OBJECTS
+    if objects.is_dir():
+        return
+    # Were it made by every builder at once, as all find it missing at a cold start, each would wait for all.
+    making = claimed(kit.folder / _MAKING, fcntl.LOCK_EX)
+    if making is None:
+        raise FileNotFoundError(f"{kit.folder} was removed")
+    try:
+        if not objects.is_dir():
+            with workplace(kit.folder.parent) as work:
+                _compile_objects(work, toolchain)
+                work.rename(objects)
+    finally:
+        making.close()
 
 
 def light_kit_state(toolchain: Toolchain) -> tuple[bool, str]:
@@ -96,9 +131,21 @@ def light_kit_state(toolchain: Toolchain) -> tuple[bool, str]:
     if not _torch_headers(toolchain).is_dir():
         return False, f"PyTorch {toolchain.torch_version} has no torch/headeronly headers"
     folder = _folder(toolchain)
-    if (folder / _FAILED).exists():
-        return False, f"they do not compile with {toolchain.host_compiler}: see {folder / _FAILED}"
-    return True, f"prepared in {folder}" if folder.is_dir() else "prepared by the first build"
+    if _failed(folder):
+        return False, f"they do not compile with {toolchain.host_compiler}: see {folder / _OBJECTS / _FAILED}"
+    return True, f"prepared in {folder}" if (folder / _OBJECTS).is_dir() else "prepared by the first build"
+
+
+def _failed(folder: Path) -> bool:
+    return (folder / _OBJECTS / _FAILED).exists()
+
+
+def _with_cuda(toolchain: Toolchain) -> bool:
+    return toolchain.cuda_home is not None and (toolchain.torch_root / "lib" / "libtorch_cuda.so").is_file()
+
+
+def _parts(*, cuda: bool) -> tuple[str, ...]:
+    return (*_PARTS, *((_CUDA_PART,) if cuda else ()))
 
 
 def _torch_headers(toolchain: Toolchain) -> Path:
@@ -122,21 +169,22 @@ def light_key(toolchain: Toolchain) -> str:
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
 
 
-def _fill(work: Path, toolchain: Toolchain) -> None:
+def _write_headers(work: Path, toolchain: Toolchain) -> None:
     shutil.copytree(_SOURCES / "include", work / "include")
     for name in _STANDS_FOR:
         stub = work / "include" / name
         stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text("// The light headers' prelude has what this would declare.\n")
     (work / "include" / "torch" / "headeronly").symlink_to(_torch_headers(toolchain))
+
+
+def _compile_objects(work: Path, toolchain: Toolchain) -> None:
     (work / "lib").mkdir()
-    libraries = toolchain.torch_root / "lib"
-    with_cuda = toolchain.cuda_home is not None and (libraries / "libtorch_cuda.so").is_file()
-    commands = [_runtime(toolchain, name) for name in ("runtime", *(["runtime_cuda"] if with_cuda else []))]
+    commands = [_runtime(toolchain, name) for name in _parts(cuda=_with_cuda(toolchain))]
     commands += [
         ["-shared", "-nostdlib", "-x", "c++", "/dev/null", f"-Wl,-soname,lib{name}.so", "-o", f"lib/lib{name}.so"]
         for name in (*_OWN_TORCH, *_CUDA_TORCH)
-        if (libraries / f"lib{name}.so").is_file()
+        if (toolchain.torch_root / "lib" / f"lib{name}.so").is_file()
     ]
     with ThreadPoolExecutor(len(commands)) as pool:
         failures = [found for found in pool.map(lambda command: _run(toolchain, work, command), commands) if found]
@@ -145,9 +193,11 @@ def _fill(work: Path, toolchain: Toolchain) -> None:
 
 
 def _runtime(toolchain: Toolchain, name: str) -> list[str]:
-    flags = [toolchain.host_standard, "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
-    # Without the stubs: these are compiled against PyTorch's own headers.
-    flags += [f"-I{_SOURCES / 'include'}", *toolchain.host_includes, *toolchain.cuda_includes]
+    # All of it is calls of PyTorch's own functions, so more than -O1 would optimize nothing but takes longer.
+    flags = [toolchain.host_standard, "-O1", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
+    # Without the stubs: these are compiled against PyTorch's own headers, of which only what is included is parsed.
+    flags += ["-DAT_PER_OPERATOR_HEADERS", f"-I{_SOURCES / 'include'}"]
+    flags += [*toolchain.host_includes, *toolchain.cuda_includes]
     return [*flags, "-c", str(_SOURCES / f"{name}.cpp"), "-o", f"{name}.o"]
 
 

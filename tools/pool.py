@@ -150,7 +150,7 @@ class Pool:
         """The life of one thread: have its process do what there is to do."""
         state = self._queue.sites[place.site]
         try:
-            while (taken := self._queue.take(state, place.role)) is not None:
+            while (taken := self._queue.take(state, place.role, place.number)) is not None:
                 if isinstance(taken, Job):
                     self._get_ready(place, taken)
                 elif place.role == "builder":

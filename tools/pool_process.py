@@ -21,10 +21,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from tasks.errors import HarnessError, KernelwrightError
 from tasks.loader import Task, find_task
+from tasks.spec import Target
 from tools.folders import remove_folder
 from tools.jobs import (
     Answer,
@@ -39,8 +40,10 @@ from tools.jobs import (
     Role,
     ToolAnswer,
 )
+from tools.light_kit import light_kit
 from tools.process import children, end_tree
 from tools.results import Evaluation, Fault, ToolResult
+from tools.toolchain import find_toolchain
 from tools.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -155,17 +158,32 @@ def _asked(judge: "Judge", job: Job) -> ToolResult:
     raise HarnessError(f"a lane is not asked to {job.question}")
 
 
-def _receive(pool: socket.socket, asks: "queue.SimpleQueue[Ask]") -> None:
+def _first_ask(lines: IO[bytes]) -> Ask | None:
+    """What the pool starts a process for; None where it has hung up already."""
+    with contextlib.suppress(ConnectionError):
+        if line := lines.readline():
+            return Ask.model_validate_json(line)
+    return None
+
+
+def _receive(lines: IO[bytes], asks: "queue.SimpleQueue[Ask]") -> None:
     """Take what the pool sends; when it hangs up, end this process whatever it is doing."""
-    with pool.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError):
         for line in lines:
             asks.put(Ask.model_validate_json(line))
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def serve(role: Role, pool: socket.socket, judge_class: "type[Judge]") -> None:
-    """Answer the pool until it hangs up."""
+def _prepare_builds() -> None:
+    """Have made what all builds need. What fails here fails again in the first build, and is told then."""
+    with contextlib.suppress(KernelwrightError):
+        light_kit(find_toolchain())
+
+
+def serve(role: Role, pool: socket.socket, lines: IO[bytes], first: Ask, judge_class: "type[Judge]") -> None:
+    """Answer the pool, from its first question on, until it hangs up."""
     asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
+    asks.put(first)
 
     def say(reply: Answer | Progress) -> None:
         pool.sendall(reply.model_dump_json().encode() + b"\n")
@@ -179,7 +197,7 @@ def serve(role: Role, pool: socket.socket, judge_class: "type[Judge]") -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, leave)
-    threading.Thread(target=_receive, args=(pool, asks), daemon=True).start()
+    threading.Thread(target=_receive, args=(lines, asks), daemon=True).start()
     try:
         while True:
             say(_answer(role, asks.get(), judges))
@@ -197,8 +215,18 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     role: Role = "lane" if sys.argv[1] == "lane" else "builder"
     module, name = sys.argv[3].split(":")
+    pool = socket.socket(fileno=int(sys.argv[2]))
+    # Never closed: a thread reads from it to the end, and closing would wait for that.
+    lines = pool.makefile("rb")
     try:
-        serve(role, socket.socket(fileno=int(sys.argv[2])), getattr(importlib.import_module(module), name))
+        first = _first_ask(lines)
+        if first is None:
+            return
+        # Beside the import of the judge, and with it PyTorch, which takes seconds. On the host builds must not run
+        # beside a measurement.
+        if role == "builder" and first.job.target is Target.CUDA:
+            threading.Thread(target=_prepare_builds, daemon=True).start()
+        serve(role, pool, lines, first, getattr(importlib.import_module(module), name))
     finally:
         remove_folder(Path(tempfile.gettempdir()))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tools.jobs import Answered, Job, Role, Span
+from tools.jobs import Answered, Job, JobTask, Role, Span
 from tools.members import Member
 from tools.results import BuildResult
 
@@ -60,6 +60,8 @@ class SiteState:
     to_get_ready: deque[Job] = field(default_factory=deque)
     """One for each lane that may get ready while the first candidates are built."""
     lanes_told: int = 0
+    ready_for: dict[int, set[JobTask]] = field(default_factory=dict)
+    """The tasks that each lane, by its number, has a warm judge for."""
     lost: bool = False
 
     @property
@@ -92,11 +94,12 @@ class PoolQueue:
             (self._to_build if running.job.begins_with == "builder" else self._to_ask).append(running)
             self._changed.notify_all()
 
-    def take(self, state: SiteState, role: Role) -> Running | Job | None:
-        """What to do next, for a lane also a job to get ready for; None when there will be nothing more."""
+    def take(self, state: SiteState, role: Role, number: int) -> Running | Job | None:
+        """What the process of this role and number does next, for a lane also a job to get ready for; None when there
+        will be nothing more."""
         with self._changed:
             while not (self.closing or state.lost):
-                taken = self._next_to_build(state) if role == "builder" else self._next_to_evaluate(state)
+                taken = self._next_to_build(state) if role == "builder" else self._next_of_lane(state, number)
                 if taken is not None:
                     return taken
                 self._changed.wait()
@@ -115,7 +118,14 @@ class PoolQueue:
             return running
         return None
 
-    def _next_to_evaluate(self, state: SiteState) -> Running | Job | None:
+    def _next_of_lane(self, state: SiteState, number: int) -> Running | Job | None:
+        ready_for = state.ready_for.setdefault(number, set())
+        taken = self._next_to_evaluate(state, ready_for)
+        if taken is not None:
+            ready_for.add(taken.task if isinstance(taken, Job) else taken.job.task)
+        return taken
+
+    def _next_to_evaluate(self, state: SiteState, ready_for: set[JobTask]) -> Running | Job | None:
         if state.to_get_ready:
             return state.to_get_ready.popleft()
         while self._to_ask:
@@ -124,7 +134,11 @@ class PoolQueue:
                 state.in_hand += 1
                 return running
         while state.built:
-            running = state.built.popleft()
+            # The baselines of another task take as long as several evaluations of one that they are known for. It does
+            # not wait for ever: what is built and waits takes the room of what would be built in its place.
+            at = next((at for at, running in enumerate(state.built) if running.job.task in ready_for), 0)
+            running = state.built[at]
+            del state.built[at]
             if not running.abandoned.is_set():
                 return running
             state.in_hand -= 1

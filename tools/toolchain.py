@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sysconfig
@@ -189,24 +190,31 @@ def _architecture() -> str:
     return f"{major}.{minor}a" if major >= 9 else f"{major}.{minor}"
 
 
+def _torch_root() -> Path:
+    """Where PyTorch is installed. It is not imported, which takes seconds that a compiler could use."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise UnavailableError("PyTorch was not found; install torch into this Python.")
+    return Path(found.origin).parent
+
+
 @lru_cache(maxsize=1)
 def find_toolchain() -> Toolchain:
     """The toolchain of this machine.
 
     Raises:
-        UnavailableError: there is no C++ compiler.
+        UnavailableError: there is no C++ compiler, or no PyTorch.
     """
-    import torch
-
     compiler = find_host_compiler()
     if compiler is None:
         raise UnavailableError("no C++ compiler was found; install g++ (Debian: apt-get install g++) or set CXX.")
+    torch = _torch_root()
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     return Toolchain(
         host_compiler=compiler,
         host_version=version.splitlines()[0] if version else "",
-        torch_version=torch.__version__,
-        torch_root=Path(torch.__file__).parent,
+        torch_version=str(runpy.run_path(str(torch / "version.py"))["__version__"]),
+        torch_root=torch,
         cuda_home=find_cuda_home(),
         cuda_version=nvcc_version(),
         architecture=_architecture(),

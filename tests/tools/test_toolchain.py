@@ -1,9 +1,12 @@
 """Which CUDA toolkit and host compiler are found."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import ROOT
 
 from tasks.errors import UnavailableError
 from tools import toolchain
@@ -156,3 +159,14 @@ def test_the_sanitizer_of_a_toolkit_off_the_path_is_found(
     assert toolchain.find_sanitizer() is None, "a file that cannot be executed"
     program.chmod(0o700)
     assert toolchain.find_sanitizer() == program
+
+
+def test_pytorch_is_found_as_it_is_without_being_imported() -> None:
+    """A build can begin while it is still being imported; both must speak of the same PyTorch."""
+    program = (
+        "import sys; from tools.toolchain import find_toolchain; found = find_toolchain(); early = 'torch' in sys.modules; "
+        "import torch; from pathlib import Path; "
+        "print(early, found.torch_version == torch.__version__, found.torch_root == Path(torch.__file__).parent)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]

@@ -1,81 +1,14 @@
-// The functions of kernelwright/runtime.h, by PyTorch. Compiled once for each PyTorch and linked into every extension
-// that was compiled against the light headers.
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/python_variable.h>
-#include <torch/types.h>
-
-#include <new>
-#include <optional>
-#include <stdexcept>
-
-#include "kernelwright/runtime.h"
+// The functions of kernelwright/runtime.h that ask a tensor or a type, by PyTorch. They and their neighbours,
+// runtime_*.cpp, are compiled once for each PyTorch, all at the same time, and linked into every extension that was
+// compiled against the light headers; each includes as little of PyTorch as it can, which is what their time goes into.
+#include "pytorch_values.h"
 
 namespace {
 
 using Pointer = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-static_assert(sizeof(at::Tensor) == sizeof(void*), "a tensor is one pointer to its implementation");
-
-// The caller's pointer, read as the tensor that it is the only member of; no reference is counted.
-const at::Tensor& of(void* const& impl) {
-  return *reinterpret_cast<const at::Tensor*>(&impl);
-}
-
-void* handed_over(at::Tensor tensor) {
-  return tensor.unsafeReleaseTensorImpl();
-}
-
-c10::IntArrayRef span(KernelwrightSpan given) {
-  return c10::IntArrayRef(given.data, given.size);
-}
-
 KernelwrightSpan span(c10::IntArrayRef given) {
   return {given.data(), given.size()};
-}
-
-std::optional<c10::MemoryFormat> format(int given) {
-  if (given < 0) return std::nullopt;
-  return static_cast<c10::MemoryFormat>(given);
-}
-
-c10::TensorOptions options(KernelwrightOptions given) {
-  c10::TensorOptions made;
-  if (given.dtype >= 0) made = made.dtype(static_cast<c10::ScalarType>(given.dtype));
-  if (given.device_type >= 0) {
-    made = made.device(c10::Device(static_cast<c10::DeviceType>(given.device_type),
-                                   static_cast<c10::DeviceIndex>(given.device_index)));
-  }
-  if (given.requires_grad >= 0) made = made.requires_grad(given.requires_grad != 0);
-  if (given.pinned_memory >= 0) made = made.pinned_memory(given.pinned_memory != 0);
-  if (given.memory_format >= 0) made = made.memory_format(*format(given.memory_format));
-  return made;
-}
-
-// torch::empty and its kin take the memory format apart from the other options.
-std::optional<c10::MemoryFormat> format(KernelwrightOptions given) {
-  return format(given.memory_format);
-}
-
-c10::TensorOptions without_format(KernelwrightOptions given) {
-  given.memory_format = -1;
-  return options(given);
-}
-
-c10::Scalar scalar(double value, int64_t whole, bool is_whole) {
-  return is_whole ? c10::Scalar(whole) : c10::Scalar(value);
-}
-
-// What pybind11 makes of the standard library's exceptions; null stands for its RuntimeError.
-PyObject* pybind_error_of(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return PyExc_MemoryError;
-  if (dynamic_cast<const std::out_of_range*>(&error) != nullptr) return PyExc_IndexError;
-  if (dynamic_cast<const std::overflow_error*>(&error) != nullptr) return PyExc_OverflowError;
-  const bool of_value = dynamic_cast<const std::domain_error*>(&error) != nullptr ||
-                        dynamic_cast<const std::invalid_argument*>(&error) != nullptr ||
-                        dynamic_cast<const std::length_error*>(&error) != nullptr ||
-                        dynamic_cast<const std::range_error*>(&error) != nullptr;
-  return of_value ? PyExc_ValueError : nullptr;
 }
 
 template <typename T>
@@ -171,44 +104,6 @@ void* kernelwright_data_ptr(void* tensor, int scalar_type, bool is_const) {
     default:
       TORCH_CHECK(false, "no data pointer of the type ", static_cast<c10::ScalarType>(scalar_type));
   }
-}
-
-void* kernelwright_empty(KernelwrightSpan sizes, KernelwrightOptions given) {
-  return handed_over(torch::empty(span(sizes), without_format(given), format(given)));
-}
-
-void* kernelwright_empty_strided(KernelwrightSpan sizes, KernelwrightSpan strides, KernelwrightOptions given) {
-  return handed_over(torch::empty_strided(span(sizes), span(strides), options(given)));
-}
-
-void* kernelwright_zeros(KernelwrightSpan sizes, KernelwrightOptions given) {
-  return handed_over(torch::zeros(span(sizes), options(given)));
-}
-
-void* kernelwright_ones(KernelwrightSpan sizes, KernelwrightOptions given) {
-  return handed_over(torch::ones(span(sizes), options(given)));
-}
-
-void* kernelwright_empty_like(void* tensor, KernelwrightOptions given) {
-  return handed_over(torch::empty_like(of(tensor), without_format(given), format(given)));
-}
-
-void* kernelwright_zeros_like(void* tensor, KernelwrightOptions given) {
-  return handed_over(torch::zeros_like(of(tensor), without_format(given), format(given)));
-}
-
-void* kernelwright_ones_like(void* tensor, KernelwrightOptions given) {
-  return handed_over(torch::ones_like(of(tensor), without_format(given), format(given)));
-}
-
-void* kernelwright_full(KernelwrightSpan sizes, double value, int64_t whole, bool is_whole,
-                        KernelwrightOptions given) {
-  return handed_over(torch::full(span(sizes), scalar(value, whole, is_whole), options(given)));
-}
-
-void* kernelwright_full_like(void* tensor, double value, int64_t whole, bool is_whole, KernelwrightOptions given) {
-  return handed_over(
-      torch::full_like(of(tensor), scalar(value, whole, is_whole), without_format(given), format(given)));
 }
 
 void* kernelwright_contiguous(void* tensor, int memory_format) {
@@ -352,51 +247,4 @@ void kernelwright_throw(int kind, const char* function, const char* file, uint32
 
 void kernelwright_warn(const char* function, const char* file, uint32_t line, const char* message) {
   c10::warn(c10::Warning(c10::UserWarning(), c10::SourceLocation{function, file, line}, std::string(message), false));
-}
-
-void* kernelwright_unwrap(PyObject* object) noexcept {
-  if (!THPVariable_Check(object)) return nullptr;
-  return handed_over(THPVariable_Unpack(object));
-}
-
-bool kernelwright_is_tensor(PyObject* object) noexcept {
-  return THPVariable_Check(object);
-}
-
-PyObject* kernelwright_wrap(void* tensor) {
-  return THPVariable_Wrap(of(tensor));
-}
-
-void kernelwright_set_python_error(bool handled) noexcept {
-  try {
-    throw;
-  } catch (const c10::Error&) {
-    torch::translate_exception_to_python(std::current_exception());
-  } catch (const torch::PyTorchError&) {
-    torch::translate_exception_to_python(std::current_exception());
-  } catch (const std::exception& error) {
-    PyObject* type = handled ? nullptr : pybind_error_of(error);
-    if (type == nullptr) {
-      torch::translate_exception_to_python(std::current_exception());
-    } else {
-      PyErr_SetString(type, error.what());
-    }
-  } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "Caught an unknown exception!");
-  }
-}
-
-PyObject* kernelwright_call_with_warnings(PyObject* (*call)(const void*, PyObject*, PyObject*), const void* callable,
-                                          PyObject* arguments, PyObject* keywords) {
-  torch::PyWarningHandler warnings;
-  try {
-    return call(callable, arguments, keywords);
-  } catch (...) {
-    warnings.set_in_exception();
-    throw;
-  }
-}
-
-int kernelwright_dtype_of(PyObject* object) noexcept {
-  return THPDtype_Check(object) ? static_cast<int>(reinterpret_cast<THPDtype*>(object)->scalar_type) : -1;
 }
