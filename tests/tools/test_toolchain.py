@@ -164,8 +164,8 @@ def test_the_sanitizer_of_a_toolkit_off_the_path_is_found(
 def test_pytorch_is_found_as_it_is_without_being_imported() -> None:
     """A build can begin while it is still being imported; both must speak of the same PyTorch."""
     program = (
-        "import sys; from tools.toolchain import find_toolchain; found = find_toolchain(); early = 'torch' in sys.modules; "
-        "import torch; from pathlib import Path; "
+        "import sys; from tools.toolchain import find_toolchain; found = find_toolchain(); "
+        "early = 'torch' in sys.modules; import torch; from pathlib import Path; "
         "print(early, found.torch_version == torch.__version__, found.torch_root == Path(torch.__file__).parent)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
