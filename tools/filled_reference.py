@@ -82,7 +82,10 @@ class _Holdings:
         self._alive: list[Any] = []
         """All that was found, so that no other object comes to have its identity."""
         self._told = True
-        self._look(model, set())
+        try:
+            self._look(model, set())
+        except RecursionError:
+            self._told = False
         self._memory = [_memory(tensor) for tensor in self.tensors]
 
     def unchanged(self) -> bool:

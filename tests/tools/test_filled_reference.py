@@ -121,6 +121,18 @@ def test_a_reference_that_holds_too_much_is_copied_for_every_call(monkeypatch: p
     assert copies.made == 3
 
 
+def test_a_reference_that_holds_a_list_without_end_is_copied_for_every_call() -> None:
+    def nested() -> Keeping:
+        model = Keeping("nowhere")
+        for _ in range(5000):
+            model.by_name["deep"]["deeper"] = [0.0, model.by_name["deep"]["deeper"]]
+        return model
+
+    copies = Copies(nested)
+    answers(FilledReference(copies, ()))
+    assert copies.made == 3
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_scripted_reference_is_copied_for_every_call() -> None:
     copies = Copies(lambda: nn.Sequential(torch.jit.trace(nn.ReLU(), torch.ones(2))))
