@@ -160,6 +160,8 @@ class Judge:
         try:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
+                # While this one warms up, the next candidate's starts.
+                session.start_ahead()
                 own = OWN_GPU_PROCESSES + session.standing_ahead + self.idle_neighbours
                 card = card_state(own) if session.device == "cuda" else None
                 samples = self._measure(timer, baseline)
@@ -169,6 +171,7 @@ class Judge:
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
+                session.settle_ahead()
         except HarnessError:
             self._pace.forget(baseline)
             raise
@@ -191,10 +194,10 @@ class Judge:
     def _measure(self, timer: Timer, baseline: Timer) -> Samples:
         """Measure; on the host again where the clocks disagree, because there a late wake-up may last through one
         measurement. A lie is in all of them."""
-        samples = measurement.interleave(timer, baseline, self._enough)
+        samples = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)
         attempts = 1
         while self.target is Target.CPU and attempts < HOST_ATTEMPTS and clocks_disagree(self.target, samples):
-            again = measurement.interleave(timer, baseline, self._enough)
+            again = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)
             samples = min(samples, again, key=lambda each: each.excess.ns)
             attempts += 1
         return samples
@@ -219,6 +222,7 @@ class Judge:
             wall_median_ns=median_ns(samples.candidate) + samples.excess.ns,
             candidate_samples_ns=samples.candidate,
             baseline_samples_ns=samples.baseline,
+            marks_ns=self._session.marks_ns,
             sandbox=self._sandbox,
             seconds=time.monotonic() - started,
         )
@@ -233,14 +237,15 @@ class Judge:
         benchmark: BenchmarkResult | None = None
         build = build or self.compile(candidate)
         if isinstance(build, Built):
-            # For the benchmark, and where more candidates wait also for the next verification.
-            self._session.workers_ahead = 2 if self._fixed_candidates else 1
+            self._session.works_ahead = True
             verify = self.verify(candidate)
-            self._session.workers_ahead = 0
+            # Fixed candidates wait; who asks for one after another may take hours for the next.
+            self._session.works_ahead = self._fixed_candidates
             if isinstance(verify, Verified):
                 sanitized = last_word(self._session, candidate) if strict else None
                 if sanitized is None or sanitized.verdict is Verdict.CORRECT:
                     benchmark = self.benchmark(candidate)
+        self._session.works_ahead = False
         if not self._fixed_candidates:
             self._session.drop_ahead()
         return Evaluation(

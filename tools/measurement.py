@@ -132,13 +132,16 @@ def _block(timer: Timer, calls: int, course: _Course) -> tuple[int, ...]:
     return tuple(samples)
 
 
-def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bool]) -> Samples:
+def interleave(
+    candidate: Timer, baseline: Timer, enough: Callable[[Samples], bool], undisturbed: Callable[[], None]
+) -> Samples:
     """Measure in rounds of baseline, candidate, candidate, baseline, checking the output of every call.
 
     Args:
         candidate: what is measured.
         baseline: what it is measured beside.
         enough: told now and then what was measured up to now, says whether more rounds would tell nothing more.
+        undisturbed: called when both are warm and before anything counts; returns once nothing else runs.
 
     Raises:
         CandidateFault: an output of a timed call is wrong, or the candidate's worker failed.
@@ -149,6 +152,7 @@ def interleave(candidate: Timer, baseline: Timer, enough: Callable[[Samples], bo
     with _blaming_the_baseline():
         # The clocks have settled, and this worker is no new one.
         _settle(baseline, limits_of, 0)
+    undisturbed()
     draws = candidate.session.draws
     course = _Course(candidate, baseline)
     pressure = CpuPressure()

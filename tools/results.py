@@ -188,6 +188,8 @@ class Timed(Record):
     candidate_samples_ns: tuple[tuple[int, ...], ...]
     """Raw device times of the candidate, a tuple a block, in the order measured."""
     baseline_samples_ns: tuple[tuple[int, ...], ...]
+    marks_ns: int = 0
+    """What the device's clock shows for a call that does nothing; it is already taken off every sample."""
     card: CardState | None = None
     disturbance: str = ""
     """What else used the machine during the measurement, as far as it was noticed; empty where nothing was."""

@@ -16,6 +16,7 @@ from tools.alternatives import Alternative, alternatives
 from tools.briefing import Machine
 from tools.build import Builder
 from tools.candidate import Candidate
+from tools.clock_marks import empty_call_ns
 from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
 from tools.fresh_inputs import CacheFlush
@@ -42,8 +43,8 @@ class Session:
     progress: Callable[[str], None]
     leased_s: float = 0.0
     """How long the device was held, all times together."""
-    workers_ahead: int = 0
-    """How many workers to start ahead, on a GPU, while a candidate is being verified."""
+    works_ahead: bool = False
+    """Whether the next worker that will be needed is started, on a GPU, while this one is verified or warms up."""
 
     @contextmanager
     def device_lease(self) -> Iterator[None]:
@@ -115,6 +116,11 @@ class Session:
     def cache_flush(self) -> CacheFlush:
         """Empties the device's caches."""
         return CacheFlush(self.device, 2 * self.machine.cache_bytes)
+
+    @cached_property
+    def marks_ns(self) -> int:
+        """What the device's clock shows for a call that does nothing; 0 on the host, where it is less than a tick."""
+        return empty_call_ns() if self.device == "cuda" else 0
 
     def synchronize(self) -> None:
         """Wait for what the judge itself has the device do."""
@@ -214,6 +220,16 @@ class Session:
     def server_pid(self) -> int | None:
         """The fork server's process, if it was started."""
         return self.server.pid if "server" in self.__dict__ else None
+
+    def start_ahead(self) -> None:
+        """Start the worker that will be needed next, where that is wanted; does not wait for it."""
+        if self.works_ahead and self.device == "cuda":
+            self.ahead.start(1)
+
+    def settle_ahead(self) -> None:
+        """Wait until what was started ahead stands, and does nothing more."""
+        if "ahead" in self.__dict__:
+            self.ahead.settle()
 
     @property
     def standing_ahead(self) -> int:

@@ -64,7 +64,8 @@ class Timer:
     _calls: int = 0
 
     def call(self, *, queued: bool = True) -> int:
-        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock.
+        """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock, less
+        what it shows for a call that does nothing.
 
         Args:
             queued: on a GPU, queue the whole call before its inputs are handed over.
@@ -91,7 +92,7 @@ class Timer:
         self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
         self.last_done = done
         self.last_call_ns = time.perf_counter_ns() - began
-        return done.ns
+        return done.ns - session.marks_ns
 
     def _draw_inputs(self) -> None:
         """Make the next inputs where no worker reads them; on a GPU while the worker gets ready."""

@@ -45,8 +45,7 @@ def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allo
         determinism: Determinism | None = None
         share: float | None = None
         session.ready(subject, states[0], shared_bytes=memory_bytes)
-        if session.device == "cuda":
-            session.ahead.start(session.workers_ahead)
+        session.start_ahead()
         instance = 0
         for trial, inputs, answer in drawn:
             if trial.instance != instance:
@@ -81,8 +80,7 @@ def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allo
         raise
     finally:
         subject.close()
-        if session.device == "cuda":
-            session.ahead.settle()
+        session.settle_ahead()
 
 
 def _first_again(

@@ -12,5 +12,5 @@ def test_what_the_worker_says_of_a_failed_launch_reaches_the_judge() -> None:
     subject = Subject.__new__(Subject)
     subject.device = "cpu"
     done = Done(launch_error="cudaErrorInvalidValue: invalid argument")
-    returned = subject._returned(done, torch.zeros(8, dtype=torch.uint8), Region(0, 8))
+    returned = subject._returned(done, torch.zeros(8, dtype=torch.uint8), Region(0, 8), copied=False)
     assert returned.launch_error == "cudaErrorInvalidValue: invalid argument"

@@ -64,7 +64,7 @@ def measured(
         for times, call_ns in zip((times_ns, baseline_ns or times_ns), calls_ns, strict=True)
     )
     ours.settled_ns = settled_ns
-    return interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples)), ours
+    return interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples), lambda: None), ours
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_a_hopeless_candidate_is_known_after_two_rounds_with_an_output_checked(s
 def test_a_hopeless_candidate_whose_clocks_disagree_is_not_accused_by_fewer_calls(session: Session) -> None:
     ours = ListedTimer(session, itertools.cycle([200_000]), itertools.cycle([WALL_NS + 70_000]))
     theirs = ListedTimer(session, itertools.cycle([20_000]), itertools.cycle([WALL_NS]))
-    samples = interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples))
+    samples = interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples), lambda: None)
     assert len(samples.candidate) == 6
 
 

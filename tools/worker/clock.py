@@ -41,6 +41,10 @@ class Gate:
             "cuStreamWaitValue32",
         )
 
+    def close(self) -> None:
+        """Give the page back; nothing may be held by it any more."""
+        torch.cuda.cudart().cudaHostUnregister(self._page.data_ptr())
+
     @staticmethod
     def _check(status: int, call: str) -> None:
         if status:
