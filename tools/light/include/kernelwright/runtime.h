@@ -1,7 +1,6 @@
-// What light code asks of PyTorch. Implemented in runtime.cpp and runtime_cuda.cpp, which are compiled once, with
-// PyTorch's own headers, and linked into every extension. A tensor is an intrusive pointer to its TensorImpl; functions
-// that return one hand over a reference; an undefined tensor is PyTorch's own stand-in for it, never null. All of them
-// may throw what PyTorch throws.
+// What light code asks of PyTorch. Implemented in runtime*.cpp, which are compiled once, with PyTorch's own headers, and
+// linked into every extension. A tensor is an intrusive pointer to its TensorImpl; functions that return one hand over a
+// reference; an undefined tensor is PyTorch's own stand-in for it, never null. All of them may throw what PyTorch throws.
 #pragma once
 
 #include <cstddef>
