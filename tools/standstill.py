@@ -22,8 +22,8 @@ host, a thread that stops may be counted late. Medians are moved by many calls o
 STANDSTILL_S = 10.0
 """The kernel gives back some gigabytes a second, which a stop does not interrupt."""
 WORKS_ON = (
-    "the worker worked after it was stopped, when no clock runs for it: something in the candidate wakes it, or has kept "
-    f"the kernel at work for {STANDSTILL_S:.0f} s. Have all work done when a call returns."
+    "the worker worked after it was stopped, when no clock runs for it: something in the candidate wakes it, or has "
+    f"kept the kernel at work for {STANDSTILL_S:.0f} s. Have all work done when a call returns."
 )
 _STOPPED = frozenset(b"TtZXx")
 """States of /proc/PID/task/TID/stat: stopped, traced, dead."""

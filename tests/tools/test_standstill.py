@@ -10,21 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tools.standstill import brought_to_a_standstill, members
+from tools.standstill import WOKEN, Standing, brought_to_a_standstill, members
 
 BUSY = (
     "import os, threading\nos.fork()\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nwhile 1: pass"
 )
-
-AWAKE = """
-import ctypes, signal, struct
-signal.signal(signal.SIGCONT, lambda *_: None)
-for number in range(64):
-    timer = ctypes.c_void_p()
-    ctypes.CDLL(None).timer_create(1, struct.pack("=QiI48x", 0, signal.SIGCONT, 0), ctypes.byref(timer))
-    ctypes.CDLL(None).timer_settime(timer, 0, struct.pack("=qqqq", 0, 7_000_000, 0, (number + 1) * 100_000), None)
-while 1: pass
-"""
 
 
 def started(code: str) -> "subprocess.Popen[bytes]":
@@ -69,11 +59,23 @@ def test_a_child_that_goes_on_alone_is_seen(busy: "subprocess.Popen[bytes]") -> 
     assert standstill.used_since_ns() > 1_000_000
 
 
-def test_a_group_that_its_own_timers_wake_is_none() -> None:
-    awake = started(AWAKE)
-    standstill = brought_to_a_standstill(awake.pid, 5.0)
-    ended(awake)
-    assert standstill is None
+def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "subprocess.Popen[bytes]") -> None:
+    standing = Standing()
+    stood = []
+    for _ in range(WOKEN + 1):
+        assert standing.begin(busy.pid)
+        os.killpg(busy.pid, signal.SIGCONT)
+        time.sleep(0.2)
+        stood.append(standing.end())
+    assert stood == [*[True] * WOKEN, False]
+
+
+def test_a_group_that_is_only_stopped_and_let_go_stood_still(busy: "subprocess.Popen[bytes]") -> None:
+    standing = Standing()
+    for _ in range(100):
+        assert standing.begin(busy.pid)
+        assert standing.end()
+        os.killpg(busy.pid, signal.SIGCONT)
 
 
 def test_what_the_kernel_does_for_a_group_is_waited_for() -> None:

@@ -1,6 +1,6 @@
 """Has a kernel timer wake it while it is stopped, and computes as soon as inputs are written, before the clock runs.
 
-Expected: implausible_time
+Expected: implausible_time, correct (a stop that comes while the timers' signals wait undoes the timers)
 Seen: variant of field list H12 (SOL-ExecBench evil_lazy_output, in the other direction)
 Time: at least 10 ms
 Task: causal_silu

@@ -1,8 +1,8 @@
 """Has a kernel timer wake it while it is stopped, and keeps the processors busy while the baseline is measured.
 
-Expected: implausible_time
+Expected: implausible_time, correct (a stop that comes while the timers' signals wait undoes the timers)
 Seen: variant of SOL-ExecBench evil_thread_inject; field list H35 and M13
-Speedup: below 1.5
+Speedup: below 1
 Task: causal_silu
 """
 
@@ -120,6 +120,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         shared[0] = 0
+        time.sleep(0.004)
         out = extension.causal_silu(x, self.conv.weight, self.conv.bias)
         shared[0] = 1
         return out
