@@ -1,5 +1,6 @@
 """Compiles and links one extension: against the light headers where its sources allow it, else as `load_inline`."""
 
+import errno
 import re
 import shutil
 from collections.abc import Callable
@@ -259,6 +260,10 @@ class Compilation:
         try:
             done = process.run(confined, cwd=self._work, timeout_s=COMPILE_TIMEOUT_S, budget=compiler_budget())
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise BuildError(
+                    "the flags are longer than a program's arguments can be; put it into a source."
+                ) from error
             raise HarnessError(f"{argv[0]} could not be started: {error}; see `kernelwright doctor`.") from error
         if done.returncode == NOT_STARTED:
             raise HarnessError(f"{argv[0]} could not be started: {done.output.strip()}; see `kernelwright doctor`.")

@@ -52,8 +52,6 @@ class ForkServer:
 
     def _start(self, socket_to_judge: socket.socket) -> "subprocess.Popen[bytes]":
         compile_caches = [self._cache / name for name in ("inductor", "triton")]
-        # A folder that is made later would be neither in the server's sight nor covered by its workers' rules.
-        (self._cache / "builds").mkdir(exist_ok=True)
         self._holds = [made_and_held(folder) for folder in compile_caches]
         # Without a limit, torch.compile starts a pool of processes that would outlive the fork and run during
         # measurements.
@@ -66,7 +64,7 @@ class ForkServer:
         argv = [sys.executable, "-I", str(_SERVER), str(socket_to_judge.fileno()), *import_folders()]
         if self._isolated:
             own_code = [_SERVER.parent, _SERVER.parents[1] / "__init__.py"]
-            sight = for_worker(self._root, [self._cache / "builds", *own_code], compile_caches, gpu=self._gpu)
+            sight = for_worker(self._root, own_code, compile_caches, gpu=self._gpu)
             limit = self.budget.disk_bytes
             argv = [*bubblewrap.prefix(sight.read, sight.write, limit, gpu=self._gpu, mounting=True), *argv]
         return subprocess.Popen(
@@ -132,7 +130,7 @@ class ForkServer:
             private |= {} if trusted else {str(folder): _HIDDEN_BYTES for folder in compile_caches}
             # CUDA may use it; it is this worker's alone.
             write = [*write, bubblewrap.SHARED_MEMORY] if self._gpu else write
-        reach = for_worker(scratch, read=[self._cache / "builds"], write=write, gpu=self._gpu)
+        reach = for_worker(scratch, read=[], write=write, gpu=self._gpu)
         return {
             "scratch": str(scratch),
             "memory_bytes": memory_bytes,

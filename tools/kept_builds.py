@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,3 +74,11 @@ def keep_build(folder: Path, library: bytes, report: Extension) -> KeptBuild | N
     if held is not None and held.keeps(folder / IN_USE):
         return KeptBuild(folder / LIBRARY, report, held)
     return find_build(folder)
+
+
+def copy_of(library: Path) -> int:
+    """A descriptor of a nameless copy of a library, which whoever gets it may do with as it likes."""
+    descriptor = os.memfd_create("kernelwright-extension", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(library.read_bytes())
+    return descriptor

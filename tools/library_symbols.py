@@ -8,7 +8,7 @@ import re
 
 from tools.worker.watch import PLAIN_OPERATORS
 
-_UNDEFINED = re.compile(r"^\s+[Uw] (?P<name>.+)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"^[ \t]+[Uw] (?P<name>.+)$", re.MULTILINE)
 _PAST_THE_DISPATCHER = re.compile(
     r"at::_ops::(?P<redispatched>\w+)::redispatch\(|at::(?:cpu|cuda|native)::(?:\w+::)*(?P<backend>\w+)\(.*at::Tensor"
 )

@@ -25,6 +25,7 @@ class Written(Record):
     """None where it did not fit."""
 
 
+_Amount = Annotated[int, Field(ge=0, lt=_NO_TIME)]
 _Dimension = Annotated[int, Field(ge=1, lt=1 << 31)]
 Dimensions = tuple[_Dimension, _Dimension, _Dimension]
 
@@ -54,7 +55,7 @@ class Done(Record):
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
     computing: dict[Told, int] = Field(default_factory=dict)
-    launched: dict[Told, tuple[int, int]] = Field(default_factory=dict)
+    launched: dict[Told, tuple[_Amount, _Amount]] = Field(default_factory=dict)
     launch_error: Told = Field(default="", max_length=400)
     marks: int = 0
     ns: int = Field(default=0, ge=0, lt=_NO_TIME)

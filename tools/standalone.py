@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 
 from tasks.errors import HarnessError
-from tools.cache import cache_root
 from tools.confinement import for_worker
 from tools.process import scrubbed_environment
 from tools.usage import Budget, identity_of, memory_limit_bytes
@@ -92,9 +91,7 @@ class Standalone:
             os.close(memory_fd)
 
     def _start(self, scratch: Path, connection: dict[str, object]) -> None:
-        builds = cache_root() / "builds"
-        builds.mkdir(exist_ok=True)
-        reach = for_worker(scratch, read=[builds, *self._read], write=[], gpu=self._gpu)
+        reach = for_worker(scratch, read=self._read, write=[], gpu=self._gpu)
         caches = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TRITON_CACHE_DIR": str(scratch)}
         setup = {
             **connection,

@@ -27,8 +27,10 @@ from tools.candidate_fault import CandidateFault as CandidateFault
 from tools.candidate_fault import death, fault_told, printed_end
 from tools.compilation import BuildError
 from tools.folders import remove_folder
+from tools.kept_builds import copy_of
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension
+from tools.standstill import WORKS_ON, Standing
 from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
 from tools.worker.messages import GO, Call, Request, Timed, Wire, request_to_json
@@ -87,6 +89,7 @@ class Worker:
         self._holds: list[Hold] = []
         self.pid = 0
         """Its process number here, once it stands; 0 where it never stood."""
+        self._standing = Standing()
         self._looked_at = 0.0
         self._look_cost_s = 0.0
         self._least_between_looks_s = 0.0
@@ -198,7 +201,7 @@ class Worker:
             self.pause()
             answer = self._build(reply, builder, candidate)
             self.resume()
-            self._wire.send(answer)
+            self._answer(answer)
             self.build_seconds += time.monotonic() - started
             deadline += time.monotonic() - started
 
@@ -275,11 +278,19 @@ class Worker:
             raise CandidateFault(verdict, f"the worker {over.message}. It was killed, with all it had started.")
 
     def pause(self) -> None:
-        """Stop the worker and all it started, so that they neither write late nor take time from others."""
-        self._signal(signal.SIGSTOP)
+        """Stop the worker and all it started, so that they neither write late nor take time from others, and wait until
+        they stand still; raises `CandidateFault` where they do not."""
+        if self.pid <= 0 or not self.alive:
+            self._signal(signal.SIGSTOP)
+        elif not self._standing.begin(self.pid):
+            self._spent = True
+            raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
 
     def resume(self) -> None:
-        """Let a paused worker go on."""
+        """Let a paused worker go on; raises `CandidateFault` where it has worked meanwhile."""
+        if not self._standing.end():
+            self._spent = True
+            raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -293,15 +304,27 @@ class Worker:
         """False once the worker was seen to end, was silent for too long, or told of a fault (it ends after one)."""
         return not (self._ended or self._spent)
 
-    def _build(self, line: BuildLine, builder: Builder, candidate: Candidate) -> dict[str, str]:
+    def _build(self, line: BuildLine, builder: Builder, candidate: Candidate) -> BuiltExtension | BuildError:
         try:
-            built: BuiltExtension = builder.build(line.build, candidate)
+            built = builder.build(line.build, candidate)
         except BuildError as error:
             self.build_faults.append(error)
-            return {"failed": error.message}
+            return error
         self.extensions.append(built.report)
         self._holds.append(built.hold)
-        return {"library": str(built.library), "module": built.module_name}
+        return built
+
+    def _answer(self, built: BuiltExtension | BuildError) -> None:
+        """Tell the worker how its build ended, with a copy of the library that is its own: of the cache, where others'
+        lie, it sees nothing."""
+        if isinstance(built, BuildError):
+            self._wire.send({"failed": built.message})
+            return
+        copy = copy_of(built.library)
+        try:
+            self._wire.send({"module": built.module_name}, copy)
+        finally:
+            os.close(copy)
 
     def _fault(self, fault: WorkerFault) -> CandidateFault:
         return fault_told(fault, self.build_faults, self.budget)

@@ -58,8 +58,9 @@ class JudgesEnd(Wire):
         self._answer: dict[str, Any] = {}
         self.libraries: list[Path] = []
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
         """Build it now."""
+        assert descriptor is None
         line = parse_reply(message)
         assert isinstance(line, BuildLine)
         try:
@@ -68,10 +69,12 @@ class JudgesEnd(Wire):
             self._answer = {"failed": error.message}
             return
         self.libraries.append(built.library)
-        self._answer = {"library": str(built.library), "module": built.module_name}
+        self._answer = {"module": built.module_name}
 
-    def receive(self) -> dict[str, Any] | None:
-        """What came of it."""
+    def receive(self, descriptors: list[int] | None = None) -> dict[str, Any] | None:
+        """What came of it, with the library."""
+        if "module" in self._answer and descriptors is not None:
+            descriptors.append(os.open(self.libraries[-1], os.O_RDONLY))
         return self._answer
 
 
@@ -104,7 +107,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def asked(loader: InlineLoader, source: str = "int f();", name: str = "conv", **arguments: Any) -> Path:
     """The library that an extension without a Python module is loaded from."""
-    return Path(loader.load_inline(name, source, is_python_module=False, **arguments))
+    return Path(loader.load_inline(name, source, is_python_module=False, **arguments)).resolve()
 
 
 def test_a_lock_that_nobody_releases_is_not_waited_for(compilers: FakeCompilers, loader: InlineLoader) -> None:

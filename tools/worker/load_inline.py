@@ -1,9 +1,11 @@
 """The `load_inline` that a candidate finds in a worker: it asks the judge to build and imports what comes back."""
 
 import importlib.util
+import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +33,7 @@ class InlineLoader:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+        self._libraries: dict[str, str] = {}
         self.requested = 0
         self.collecting = False
 
@@ -41,6 +44,13 @@ class InlineLoader:
 
         cpp_extension.load_inline = self.load_inline
         cpp_extension.load = self.load
+
+    def _path(self, module: str, descriptor: int) -> str:
+        """Where the dynamic linker finds a library that came as a descriptor, which stays open: it knows libraries by
+        their paths, and would take the next one there for this one."""
+        if module in self._libraries:
+            os.close(descriptor)
+        return self._libraries.setdefault(module, f"/proc/self/fd/{descriptor}")
 
     def load(self, *_args: Any, **_kwargs: Any) -> ModuleType:
         """Refuse `load`: a candidate is one text, so its sources must be inline."""
@@ -101,21 +111,23 @@ class InlineLoader:
                 }
             }
         )
-        answer = self._wire.receive()
+        descriptors: list[int] = []
+        answer = self._wire.receive(descriptors)
         if answer is None:
             raise SystemExit(0)
         self.requested += 1
         if "failed" in answer:
             raise ExtensionBuildError(answer["failed"])
+        library = self._path(answer["module"], descriptors[0])
         if self.collecting:
             raise CollectedError
         try:
             if not is_python_module:
-                torch.ops.load_library(answer["library"])
-                return answer["library"]
-            return _import_library(answer["module"], answer["library"])
+                torch.ops.load_library(library)
+                return library
+            return _import_library(answer["module"], library)
         except (ImportError, OSError) as error:
-            raise ExtensionBuildError(_explained(str(error), answer["library"])) from error
+            raise ExtensionBuildError(_explained(str(error), library)) from error
 
 
 def _require_usable(functions: dict[str, str], flags: dict[str, list[str]]) -> None:
@@ -142,7 +154,8 @@ def _explained(problem: str, library: str) -> str:
 def _import_library(name: str, path: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    # The path has no suffix that would say what it is.
+    spec = importlib.util.spec_from_loader(name, ExtensionFileLoader(name, path), origin=path)
     if spec is None or spec.loader is None:
         raise ExtensionBuildError(f"{path} is no extension module")
     module = importlib.util.module_from_spec(spec)

@@ -168,17 +168,26 @@ class Wire:
         self.sock = sock
         self._buffer = bytearray()
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one line; raises OSError when the other side is gone."""
-        self.sock.sendall(json.dumps(message, ensure_ascii=True, allow_nan=True).encode() + b"\n")
+    def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
+        """Send one line, with a file descriptor where one is given; raises OSError when the other side is gone."""
+        line = json.dumps(message, ensure_ascii=True, allow_nan=True).encode() + b"\n"
+        sent = 0 if descriptor is None else socket.send_fds(self.sock, [line], [descriptor])
+        self.sock.sendall(line[sent:])
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self, descriptors: list[int] | None = None) -> dict[str, Any] | None:
         """The next line; None at the end of the stream. Raises TimeoutError by the socket's timeout, ValueError for a
-        line that is too long or no JSON object."""
+        line that is too long or no JSON object.
+
+        A file descriptor that comes with it is added to `descriptors`, where those are asked for.
+        """
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
-            chunk = self.sock.recv(1 << 16)
+            if descriptors is None:
+                chunk = self.sock.recv(1 << 16)
+            else:
+                chunk, received, _, _ = socket.recv_fds(self.sock, 1 << 16, 1, socket.MSG_CMSG_CLOEXEC)
+                descriptors += received
             if not chunk:
                 return None
             self._buffer += chunk

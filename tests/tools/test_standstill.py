@@ -1,0 +1,101 @@
+"""Whether a stopped group stands still is told from the kernel's states and clocks, not from the signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.standstill import WOKEN, Standing, brought_to_a_standstill, members
+
+BUSY = (
+    "import os, threading\nos.fork()\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nwhile 1: pass"
+)
+
+
+def started(code: str) -> "subprocess.Popen[bytes]":
+    process = subprocess.Popen([sys.executable, "-c", f"print(flush=True)\n{code}"], stdout=-1, start_new_session=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.1)
+    return process
+
+
+def ended(process: "subprocess.Popen[bytes]") -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+@pytest.fixture
+def busy() -> Iterator["subprocess.Popen[bytes]"]:
+    process = started(BUSY)
+    yield process
+    ended(process)
+
+
+def test_a_stopped_group_uses_nothing_until_it_goes_on(busy: "subprocess.Popen[bytes]") -> None:
+    standstill = brought_to_a_standstill(busy.pid, 10.0)
+    assert standstill is not None
+    time.sleep(0.2)
+    assert standstill.used_since_ns() == 0
+    os.killpg(busy.pid, signal.SIGCONT)
+    time.sleep(0.2)
+    assert standstill.used_since_ns() > 1_000_000
+
+
+def test_a_child_that_goes_on_alone_is_seen(busy: "subprocess.Popen[bytes]") -> None:
+    (child,) = set(members(busy.pid)) - {busy.pid}
+    standstill = brought_to_a_standstill(busy.pid, 10.0)
+    assert standstill is not None
+    os.kill(child, signal.SIGCONT)
+    time.sleep(0.2)
+    os.kill(child, signal.SIGSTOP)
+    assert standstill.used_since_ns() > 1_000_000
+
+
+def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "subprocess.Popen[bytes]") -> None:
+    standing = Standing()
+    stood = []
+    for _ in range(WOKEN + 1):
+        assert standing.begin(busy.pid)
+        os.killpg(busy.pid, signal.SIGCONT)
+        time.sleep(0.2)
+        stood.append(standing.end())
+    assert stood == [*[True] * WOKEN, False]
+
+
+def test_a_group_that_is_only_stopped_and_let_go_stood_still(busy: "subprocess.Popen[bytes]") -> None:
+    standing = Standing()
+    for _ in range(100):
+        assert standing.begin(busy.pid)
+        assert standing.end()
+        os.killpg(busy.pid, signal.SIGCONT)
+
+
+def test_what_the_kernel_does_for_a_group_is_waited_for() -> None:
+    clearing = started("import mmap, time; mmap.mmap(-1, 1 << 30, flags=0x8022); time.sleep(100)")
+    standstill = brought_to_a_standstill(clearing.pid, 10.0)
+    resident = int(Path(f"/proc/{clearing.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    ended(clearing)
+    assert standstill is not None
+    # All of it or, where it was stopped before or after, nothing.
+    assert resident > 1 << 30 or resident < 1 << 27
+
+
+def test_a_group_that_only_waits_is_one() -> None:
+    waiting = started("import time; time.sleep(100)")
+    standstill = brought_to_a_standstill(waiting.pid, 0.2)
+    ended(waiting)
+    assert standstill is not None
+
+
+def test_a_group_that_is_gone_is_one() -> None:
+    gone = started("")
+    ended(gone)
+    assert brought_to_a_standstill(gone.pid, 0.2) is not None
