@@ -25,6 +25,9 @@ WORKS_ON = (
     "the worker worked after it was stopped, when no clock runs for it: something in the candidate wakes it, or has "
     f"kept the kernel at work for {STANDSTILL_S:.0f} s. Have all work done when a call returns."
 )
+LOOKING_SHARE = 0.05
+"""Looking for the processes of a group takes a millisecond on a machine with hundreds, and every timed call stops one
+twice: it is done again once it takes no more than this share of the time."""
 _STOPPED = frozenset(b"TtZXx")
 """States of /proc/PID/task/TID/stat: stopped, traced, dead."""
 _STAT_BYTES = 512
@@ -35,8 +38,8 @@ _PROCESS_CLOCK = 2
 class Standstill:
     """The processes of one group from when they stood still, each with the processor time that it had used by then."""
 
-    def __init__(self, group: int) -> None:
-        self._used = {pid: _used_ns(pid) for pid in members(group)}
+    def __init__(self, pids: list[int]) -> None:
+        self._used = {pid: _used_ns(pid) for pid in pids}
 
     def used_since_ns(self) -> int:
         """Processor time that was used since; 0 where the group stood still. What was started since shows in its
@@ -47,13 +50,14 @@ class Standstill:
 class Standing:
     """Whether one group stands still each time that it is stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: int) -> None:
+        self._group = Group(group)
         self._now: Standstill | None = None
         self._woken = 0
 
-    def begin(self, group: int) -> bool:
+    def begin(self) -> bool:
         """Stop the group; False where it works on."""
-        self._now = brought_to_a_standstill(group, STANDSTILL_S)
+        self._now = brought_to_a_standstill(self._group, STANDSTILL_S)
         return self._now is not None
 
     def end(self) -> bool:
@@ -63,16 +67,37 @@ class Standing:
         return self._woken <= WOKEN
 
 
-def brought_to_a_standstill(group: int, timeout_s: float) -> Standstill | None:
+class Group:
+    """The processes of a group as of a little while ago.
+
+    A signal to the group meets the others, too; whether one that was started since stands still is seen a little later.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._pids: list[int] = []
+        self._look_again_s = 0.0
+
+    def pids(self) -> list[int]:
+        """Their numbers."""
+        began = time.monotonic()
+        if began >= self._look_again_s:
+            self._pids = members(self.number)
+            took_s = time.monotonic() - began
+            self._look_again_s = began + took_s / LOOKING_SHARE
+        return self._pids
+
+
+def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None:
     """Stop a group and wait until it stands still; None where it works on for all of the time, or wakes by itself."""
     deadline = time.monotonic() + timeout_s
     seen_stopped: set[int] = set()
     woken = 0
     while woken <= WOKEN and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGSTOP)
-        stopped = {pid: _stopped(pid) for pid in members(group)}
-        found = Standstill(group)
+            os.killpg(group.number, signal.SIGSTOP)
+        stopped = {pid: _stopped(pid) for pid in group.pids()}
+        found = Standstill(group.pids())
         # A thread counts as stopped some microseconds before it leaves its processor, and only then is all of its time
         # in the clock.
         time.sleep(_SETTLE_S)
@@ -82,7 +107,7 @@ def brought_to_a_standstill(group: int, timeout_s: float) -> Standstill | None:
         seen_stopped |= {pid for pid, stands in stopped.items() if stands}
     if woken > WOKEN:
         return None
-    found = Standstill(group)
+    found = Standstill(members(group.number))
     time.sleep(_TICK_S)
     # A thread that waits in the kernel for ever, or a kernel that tells no such states, is not at work.
     return None if found.used_since_ns() else found

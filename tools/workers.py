@@ -89,7 +89,7 @@ class Worker:
         self._holds: list[Hold] = []
         self.pid = 0
         """Its process number here, once it stands; 0 where it never stood."""
-        self._standing = Standing()
+        self._standing: Standing | None = None
         self._looked_at = 0.0
         self._look_cost_s = 0.0
         self._least_between_looks_s = 0.0
@@ -109,6 +109,7 @@ class Worker:
         # Without its number the worker could be neither stopped nor killed.
         if self.pid <= 0:
             raise HarnessError("a worker did not start: the kernel does not tell its process number")
+        self._standing = Standing(self.pid)
 
     def ask(self, request: Request, timeout_s: float, builder: Builder, candidate: Candidate) -> Done:
         """Send a request and wait for its answer, building what the candidate asks for meanwhile.
@@ -280,15 +281,15 @@ class Worker:
     def pause(self) -> None:
         """Stop the worker and all it started, so that they neither write late nor take time from others, and wait until
         they stand still; raises `CandidateFault` where they do not."""
-        if self.pid <= 0 or not self.alive:
+        if self._standing is None or not self.alive:
             self._signal(signal.SIGSTOP)
-        elif not self._standing.begin(self.pid):
+        elif not self._standing.begin():
             self._spent = True
             raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
 
     def resume(self) -> None:
         """Let a paused worker go on; raises `CandidateFault` where it has worked meanwhile."""
-        if not self._standing.end():
+        if self._standing is not None and not self._standing.end():
             self._spent = True
             raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
         self._signal(signal.SIGCONT)

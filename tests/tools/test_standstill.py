@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.standstill import WOKEN, Standing, brought_to_a_standstill, members
+from tools.standstill import WOKEN, Group, Standing, brought_to_a_standstill, members
 
 BUSY = (
     "import os, threading\nos.fork()\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nwhile 1: pass"
@@ -40,7 +40,7 @@ def busy() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_a_stopped_group_uses_nothing_until_it_goes_on(busy: "subprocess.Popen[bytes]") -> None:
-    standstill = brought_to_a_standstill(busy.pid, 10.0)
+    standstill = brought_to_a_standstill(Group(busy.pid), 10.0)
     assert standstill is not None
     time.sleep(0.2)
     assert standstill.used_since_ns() == 0
@@ -51,7 +51,7 @@ def test_a_stopped_group_uses_nothing_until_it_goes_on(busy: "subprocess.Popen[b
 
 def test_a_child_that_goes_on_alone_is_seen(busy: "subprocess.Popen[bytes]") -> None:
     (child,) = set(members(busy.pid)) - {busy.pid}
-    standstill = brought_to_a_standstill(busy.pid, 10.0)
+    standstill = brought_to_a_standstill(Group(busy.pid), 10.0)
     assert standstill is not None
     os.kill(child, signal.SIGCONT)
     time.sleep(0.2)
@@ -60,10 +60,10 @@ def test_a_child_that_goes_on_alone_is_seen(busy: "subprocess.Popen[bytes]") -> 
 
 
 def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "subprocess.Popen[bytes]") -> None:
-    standing = Standing()
+    standing = Standing(busy.pid)
     stood = []
     for _ in range(WOKEN + 1):
-        assert standing.begin(busy.pid)
+        assert standing.begin()
         os.killpg(busy.pid, signal.SIGCONT)
         time.sleep(0.2)
         stood.append(standing.end())
@@ -71,16 +71,27 @@ def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "sub
 
 
 def test_a_group_that_is_only_stopped_and_let_go_stood_still(busy: "subprocess.Popen[bytes]") -> None:
-    standing = Standing()
+    standing = Standing(busy.pid)
     for _ in range(100):
-        assert standing.begin(busy.pid)
+        assert standing.begin()
         assert standing.end()
         os.killpg(busy.pid, signal.SIGCONT)
 
 
+def test_a_process_that_is_started_later_is_found_a_little_later() -> None:
+    parent = started("import os, time; time.sleep(0.5); os.fork(); time.sleep(100)")
+    group = Group(parent.pid)
+    assert group.pids() == [parent.pid]
+    deadline = time.monotonic() + 5
+    while len(group.pids()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(group.pids()) == set(members(parent.pid))
+    ended(parent)
+
+
 def test_what_the_kernel_does_for_a_group_is_waited_for() -> None:
     clearing = started("import mmap, time; mmap.mmap(-1, 1 << 30, flags=0x8022); time.sleep(100)")
-    standstill = brought_to_a_standstill(clearing.pid, 10.0)
+    standstill = brought_to_a_standstill(Group(clearing.pid), 10.0)
     resident = int(Path(f"/proc/{clearing.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     ended(clearing)
     assert standstill is not None
@@ -90,7 +101,7 @@ def test_what_the_kernel_does_for_a_group_is_waited_for() -> None:
 
 def test_a_group_that_only_waits_is_one() -> None:
     waiting = started("import time; time.sleep(100)")
-    standstill = brought_to_a_standstill(waiting.pid, 0.2)
+    standstill = brought_to_a_standstill(Group(waiting.pid), 0.2)
     ended(waiting)
     assert standstill is not None
 
@@ -98,4 +109,4 @@ def test_a_group_that_only_waits_is_one() -> None:
 def test_a_group_that_is_gone_is_one() -> None:
     gone = started("")
     ended(gone)
-    assert brought_to_a_standstill(gone.pid, 0.2) is not None
+    assert brought_to_a_standstill(Group(gone.pid), 0.2) is not None
