@@ -36,6 +36,7 @@ HOPELESS_SPEEDUP, HOPELESS_SHARE = 0.5, 0.1
 HOPELESS_BLOCKS = 6
 """With fewer blocks a side that is believed only where the clocks agree and noise hides no more than that share: nobody
 is accused, and nobody gets away, by fewer calls."""
+GREATLY = 3.0
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by
@@ -64,9 +65,7 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
             f"the median time of {median / 1e3:.1f} us is below what is physically possible here "
             f"({least_ns / 1e3:.1f} us for {work.flop_count:.3g} operations and {work.input_bytes:.3g} input bytes).",
         )
-    allowed = _allowed_ns(session.target, samples, REFUSED_NOISE)
-    if session.target is Target.CPU:
-        allowed = max(allowed, HOST_REFUSED_SHARE * median, HOST_REFUSED_NS)
+    allowed = _refused_ns(session.target, samples)
     excess = samples.excess.ns
     if session.target is Target.CUDA and excess > max(allowed, LATE_NS):
         launched = launch()
@@ -84,6 +83,11 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
 def clocks_disagree(target: Target, samples: Samples) -> bool:
     """Whether the judge's clock would count, or accuse somebody."""
     return slower_clock_ns(target, samples) != median_ns(samples.candidate)
+
+
+def clocks_disagree_greatly(target: Target, samples: Samples) -> bool:
+    """Whether they do so by several times what is refused: no wake-up is late by that much, again and again."""
+    return samples.excess.ns > GREATLY * _refused_ns(target, samples)
 
 
 def narrow(target: Target, samples: Samples) -> bool:
@@ -117,6 +121,14 @@ def slower_clock_ns(target: Target, samples: Samples) -> float:
 
 def _contended(target: Target, samples: Samples) -> bool:
     return target is Target.CPU and (samples.cpu_pressure or 0.0) > CONTENDED
+
+
+def _refused_ns(target: Target, samples: Samples) -> float:
+    """An excess beyond this is a lie."""
+    allowed = _allowed_ns(target, samples, REFUSED_NOISE)
+    if target is Target.CPU:
+        allowed = max(allowed, HOST_REFUSED_SHARE * median_ns(samples.candidate), HOST_REFUSED_NS)
+    return allowed
 
 
 def _allowed_ns(target: Target, samples: Samples, noise: float) -> float:
