@@ -131,8 +131,8 @@ def test_what_disturbed_a_measurement_is_told() -> None:
 def test_late_answers_are_measured_again_and_a_lie_stays(
     host: Session, monkeypatch: pytest.MonkeyPatch, target: Target, late: Samples, right: Samples, great: Samples
 ) -> None:
-    """On a host, one measurement of five had answers that came a scheduler's tick late; on a GPU whose host was busy with
-    builds, one of 184 had them 0.1 ms late. Honest kernels were called liars."""
+    """One measurement of five on a host had answers that came a scheduler's tick late; one of 184 on a GPU, its host
+    busy with builds, had them 0.1 ms late. Honest kernels were called liars."""
     taken: list[Samples] = []
 
     def interleave(_candidate: Timer, _baseline: Timer, _enough: object, _undisturbed: object) -> Samples:
