@@ -7,6 +7,7 @@ unpickles anything from one.
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -173,6 +174,8 @@ class Judge:
                 own = OWN_GPU_PROCESSES + session.standing_ahead + self.idle_neighbours
                 card = card_state(own) if session.device == "cuda" else None
                 samples = self._measure(timer, baseline)
+                if samples.waits:
+                    samples = replace(samples, excess=measurement.launched_excess(timer, baseline, samples))
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
                     timer.require_own_operators()
@@ -204,7 +207,7 @@ class Judge:
         of them, and a great one is seen in two."""
         samples = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)
         attempts = 1
-        while attempts < ATTEMPTS and clocks_disagree(self.target, samples):
+        while not samples.waits and attempts < ATTEMPTS and clocks_disagree(self.target, samples):
             if attempts > 1 and clocks_disagree_greatly(self.target, samples):
                 break
             again = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)

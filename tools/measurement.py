@@ -22,8 +22,11 @@ candidate, candidate, baseline. So many rounds of single calls are all there are
 
 In each such stretch the output of one timed call is compared with the float64 oracle; every one with PyTorch's."""
 EARLY_ROUNDS = 2
-"""The caller is asked once more after so many, because a hopeless candidate is known as such by then. The first call
-that is compared with the oracle is one of these rounds."""
+"""A hopeless candidate is known as such after so many, so the caller is asked as soon as they are done, and
+`LEAST_CALLS` too. The first call that is compared with the oracle is in one of these rounds."""
+LEAST_CALLS = 20
+"""A candidate is called at least so often, warm-up included, before the caller may find that enough, unless a call takes
+longer than `SLOW_NS`. Those that keep an answer by the address of its input have met one again by then."""
 MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
@@ -60,6 +63,8 @@ class Samples:
     excess: Excess
     cpu_pressure: float | None
     """As of `CpuPressure.share`, over the whole measurement."""
+    waits: bool = False
+    """Whether most of the candidate's calls waited for the GPU, and could not be queued before their inputs."""
 
 
 @contextlib.contextmanager
@@ -115,6 +120,11 @@ class _Course:
         return self.rounds < MAX_ROUNDS and self._spent_ns * (self.rounds + 1) / self.rounds <= limit_ns
 
     @property
+    def may_end(self) -> bool:
+        """Whether the candidate was called often enough for the measurement to end early."""
+        return self.rounds >= EARLY_ROUNDS and (self._slow or self._candidate.calls >= LEAST_CALLS)
+
+    @property
     def _slow(self) -> bool:
         return self._quickest_ns > SLOW_NS
 
@@ -161,13 +171,16 @@ def interleave(
 
     def samples() -> Samples:
         excess = _excess(candidate.wall_over_device_ns, baseline.wall_over_device_ns)
-        return Samples(tuple(ours), tuple(theirs), excess, pressure.share())
+        return Samples(tuple(ours), tuple(theirs), excess, pressure.share(), candidate.waits)
 
     checked = 0
+    looked = False
     while course.goes_on:
         done = course.rounds
-        if done and (done == EARLY_ROUNDS or done % LOOK_ROUNDS == 0) and enough(samples()):
-            break
+        if course.may_end and (not looked or done % LOOK_ROUNDS == 0):
+            looked = True
+            if enough(samples()):
+                break
         if done % LOOK_ROUNDS == 0:
             checked = 2 * done + draws.integer(0, 2 * (LOOK_ROUNDS if done else EARLY_ROUNDS) - 1)
         for side in ("baseline", "candidate", "candidate", "baseline"):

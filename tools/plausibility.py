@@ -67,10 +67,10 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
         )
     allowed = _refused_ns(session.target, samples)
     excess = samples.excess.ns
-    if session.target is Target.CUDA and excess > max(allowed, LATE_NS):
+    if session.target is Target.CUDA and not samples.waits and excess > max(allowed, LATE_NS):
         launched = launch()
         excess = launched.ns
-        allowed = max(LATE_NS, LAUNCHED_SHARE * median, REFUSED_NOISE * launched.noise_ns)
+        allowed = _refused_launched_ns(median, launched)
     if excess > allowed and not _contended(session.target, samples):
         raise CandidateFault(
             Verdict.IMPLAUSIBLE_TIME,
@@ -114,7 +114,7 @@ def slower_clock_ns(target: Target, samples: Samples) -> float:
     that the GPU itself must have started the call late was judged by other calls.
     """
     median, excess = median_ns(samples.candidate), samples.excess.ns
-    late = target is Target.CUDA and excess > LATE_NS
+    late = target is Target.CUDA and not samples.waits and excess > LATE_NS
     noise = 0.0 if _contended(target, samples) else COUNTED_NOISE
     return median + excess if excess > _allowed_ns(target, samples, noise) and not late else median
 
@@ -125,10 +125,16 @@ def _contended(target: Target, samples: Samples) -> bool:
 
 def _refused_ns(target: Target, samples: Samples) -> float:
     """An excess beyond this is a lie."""
+    if samples.waits:
+        return _refused_launched_ns(median_ns(samples.candidate), samples.excess)
     allowed = _allowed_ns(target, samples, REFUSED_NOISE)
     if target is Target.CPU:
         allowed = max(allowed, HOST_REFUSED_SHARE * median_ns(samples.candidate), HOST_REFUSED_NS)
     return allowed
+
+
+def _refused_launched_ns(median: float, launched: Excess) -> float:
+    return max(LATE_NS, LAUNCHED_SHARE * median, REFUSED_NOISE * launched.noise_ns)
 
 
 def _allowed_ns(target: Target, samples: Samples, noise: float) -> float:

@@ -95,6 +95,8 @@ class Subject:
         self._timed_memory = worker.memory
         self._timed = Timed((), (), Region(0, 0), 0, 0)
         self._calls = 0
+        self.ready = True
+        """Whether the last timed call that was begun said so; if not, it waits for the GPU, thus for its gate."""
         self._opened: list[OpenedMemory] = []
 
     def load(self, worker_device: str, *, allow_tf32: bool) -> Done:
@@ -196,7 +198,7 @@ class Subject:
         state_slots, _ = self._place(state, 0)
         self._timed = Timed(tuple(slots), state_slots, self._layout.outputs, self._calls if gated else 0, held)
         try:
-            self.worker.begin(self._timed, READY_S, self._limits.call_s, self._builder, self.candidate)
+            self.ready = self.worker.begin(self._timed, READY_S, self._limits.call_s, self._builder, self.candidate)
         except BaseException:
             # A GPU that waits for its gate cannot be given back.
             self.worker.open_gate(self._calls)

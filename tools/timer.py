@@ -12,6 +12,7 @@ import torch
 from tools.accuracy import Limits
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
+from tools.draws import Draws
 from tools.fresh_inputs import CacheFlush, FreshInputs
 from tools.library_compute import require_own_operators
 from tools.oracle import Filled
@@ -37,6 +38,9 @@ QUICK_FACTOR = 3.0
 for what luck may add on other inputs."""
 _WHERE = "a timed call on the benchmark shape"
 _ALIGNMENT = 256
+PLACES = 4
+"""In each of the sets that inputs take turns in (`tools.subject.INPUT_SETS`) they lie at one of so few places, drawn
+once: after five calls a set an address comes again, for certain and not by luck, with other values."""
 
 
 @dataclass
@@ -61,7 +65,17 @@ class Timer:
     """Widened limits of each output, from the last full check."""
     _given: list[torch.Tensor] = field(default_factory=list)
     """The last call's inputs, in memory of the judge's own: the worker could change those that it was given."""
-    _calls: int = 0
+    calls: int = 0
+    """How often it was called, warm-up included."""
+    _places: tuple[int, ...] = ()
+    """By how many bytes inputs may be moved within their set."""
+    _gated_calls: int = 0
+    _waiting_calls: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether most calls that were to be queued ahead waited for the GPU instead."""
+        return 2 * self._waiting_calls > self._gated_calls
 
     def call(self, *, queued: bool = True) -> int:
         """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock, less
@@ -72,15 +86,18 @@ class Timer:
         """
         began = time.perf_counter_ns()
         session, subject, worker = self.session, self.subject, self.subject.worker
-        self._calls += 1
+        self.calls += 1
         self._draw_inputs()
-        gated = queued and session.device == "cuda" and self._calls > UNGATED_CALLS
-        at = session.draws.integer(0, ADDRESS_SLACK // _ALIGNMENT - 1) * _ALIGNMENT
+        gated = queued and session.device == "cuda" and self.calls > UNGATED_CALLS
+        self._places = self._places or _drawn_places(session.draws)
+        at = self._places[session.draws.integer(0, len(self._places) - 1)]
         held = session.draws.integer(0, MOST_HELD)
         state = session.updated_state(self.state)
         worker.resume()
         try:
             places = subject.begin_timed(self.fresh.like, state, at, held, gated=gated)
+            self._gated_calls += gated
+            self._waiting_calls += not subject.ready
             worker.pause()
             prepared_ns = self._hand_over(places)
             started = time.perf_counter_ns()
@@ -144,10 +161,10 @@ class Timer:
         """Raise `CandidateFault` with `library_compute` where PyTorch computed in a timed call, or was not watched."""
         self.subject.worker.resume()
         done = self.subject.report()
-        if done.marks != self._calls:
+        if done.marks != self.calls:
             raise CandidateFault(
                 Verdict.LIBRARY_COMPUTE,
-                f"the recording of PyTorch's operators held {done.marks} of {self._calls} timed calls: something in "
+                f"the recording of PyTorch's operators held {done.marks} of {self.calls} timed calls: something in "
                 "the candidate ended or replaced it. Leave PyTorch's profiler alone.",
             )
         require_own_operators(done.computing, "in timed calls")
@@ -163,6 +180,12 @@ class Timer:
     def close(self) -> None:
         """End the worker."""
         self.subject.close()
+
+
+def _drawn_places(draws: Draws) -> tuple[int, ...]:
+    """Some of all places, no two the same."""
+    left = list(range(0, ADDRESS_SLACK, _ALIGNMENT))
+    return tuple(left.pop(draws.integer(0, len(left) - 1)) for _ in range(PLACES))
 
 
 def start_timer(

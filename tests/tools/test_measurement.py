@@ -8,11 +8,12 @@ import pytest
 from judging import CONVOLUTION, LONG_INPUTS, task_of
 
 from tasks.spec import Target
-from tools.measurement import MAX_ROUNDS, Excess, Samples, interleave
+from tools.draws import Draws
+from tools.measurement import LEAST_CALLS, MAX_ROUNDS, Excess, Samples, interleave
 from tools.plausibility import NARROW_BLOCKS, narrow
 from tools.session import Session
-from tools.subject import Limits
-from tools.timer import Timer
+from tools.subject import ADDRESS_SLACK, INPUT_SETS, Limits
+from tools.timer import PLACES, Timer, _drawn_places
 
 WALL_NS = 5_000
 
@@ -29,6 +30,7 @@ class ListedTimer(Timer):
         self.settled_ns = 0
         self._times, self._walls = iter(times_ns), iter(walls_ns)
         self.calls = self.quick = self.full = 0
+        self._gated_calls = self._waiting_calls = 0
 
     def call(self, *, queued: bool = True) -> int:  # noqa: ARG002
         self.calls += 1
@@ -56,14 +58,16 @@ def measured(
     baseline_ns: list[int] | None = None,
     calls_ns: tuple[int, int] = (1_000_000, 1_000_000),
     settled_ns: int = 0,
+    called: int = 0,
 ) -> tuple[Samples, ListedTimer]:
     """`calls_ns` is what a call of each side takes by the judge's clock, and the candidate's `settled_ns` once it is
-    measured."""
+    measured; `called` is how often it was called before."""
     ours, theirs = (
         ListedTimer(session, itertools.cycle(times), itertools.cycle(walls_ns), call_ns)
         for times, call_ns in zip((times_ns, baseline_ns or times_ns), calls_ns, strict=True)
     )
     ours.settled_ns = settled_ns
+    ours.calls = called
     return interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples), lambda: None), ours
 
 
@@ -82,7 +86,7 @@ def test_a_steady_measurement_ends_with_the_fewest_rounds_and_all_its_checks(ses
 
 
 def test_a_hopeless_candidate_is_known_after_two_rounds_with_an_output_checked(session: Session) -> None:
-    samples, timer = measured(session, [200_000, 203_000, 198_000], [WALL_NS], baseline_ns=[20_000])
+    samples, timer = measured(session, [200_000, 203_000, 198_000], [WALL_NS], baseline_ns=[20_000], called=16)
     assert len(samples.candidate) == 4
     assert timer.full == 2
     assert timer.quick == sum(map(len, samples.candidate)) + 1
@@ -90,6 +94,7 @@ def test_a_hopeless_candidate_is_known_after_two_rounds_with_an_output_checked(s
 
 def test_a_hopeless_candidate_whose_clocks_disagree_is_not_accused_by_fewer_calls(session: Session) -> None:
     ours = ListedTimer(session, itertools.cycle([200_000]), itertools.cycle([WALL_NS + 70_000]))
+    ours.calls = LEAST_CALLS
     theirs = ListedTimer(session, itertools.cycle([20_000]), itertools.cycle([WALL_NS]))
     samples = interleave(ours, theirs, lambda samples: narrow(Target.CUDA, samples), lambda: None)
     assert len(samples.candidate) == 6
@@ -97,7 +102,23 @@ def test_a_hopeless_candidate_whose_clocks_disagree_is_not_accused_by_fewer_call
 
 def test_calls_that_are_long_and_far_slower_are_timed_one_by_one(session: Session) -> None:
     samples, _ = measured(session, [48_000_000, 48_500_000], [WALL_NS], [800_000], calls_ns=(50_000_000, 2_000_000))
-    assert [len(block) for block in samples.candidate] == [1] * 4
+    assert {len(block) for block in samples.candidate} == {1}
+
+
+def test_a_hopeless_candidate_is_called_as_often_as_it_takes_to_meet_an_address_again(session: Session) -> None:
+    """Candidates that kept answers by the address of the input, or were right in twelve calls only, were `correct`:
+    hopeless as they were, their measurement ended after four."""
+    samples, timer = measured(session, [48_000_000], [WALL_NS], [800_000], calls_ns=(50_000_000, 2_000_000))
+    assert LEAST_CALLS <= timer.calls < LEAST_CALLS + 2
+    assert len(samples.candidate) < 2 * MAX_ROUNDS
+    # The fewest calls that bring one of the places in a set again, whatever is drawn.
+    assert LEAST_CALLS > INPUT_SETS * PLACES
+
+
+def test_places_are_few_and_different() -> None:
+    drawn = [_drawn_places(Draws("cpu")) for _ in range(20)]
+    assert all(len(set(places)) == PLACES and max(places) < ADDRESS_SLACK for places in drawn)
+    assert len(set(drawn)) > 1
 
 
 @pytest.mark.parametrize("calls_ns", [(50_000_000, 30_000_000), (9_000_000, 1_000_000)])

@@ -1,5 +1,6 @@
 """When two clocks disagree, and which of them counts; all times by hand, in nanoseconds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -110,6 +111,22 @@ def test_faster_than_the_machine_can_be(session: Session) -> None:
     least_ns = session.workload.input_bytes
     assert refused(session, samples(least_ns - 1, 0))
     assert not refused(session, samples(least_ns + 1, 0))
+
+
+@pytest.mark.parametrize(("excess", "counts", "lie"), [(50_000, 139_000, False), (253_000, 392_000, False)])
+def test_the_judges_clock_counts_for_calls_that_wait_for_the_gpu_and_nobody_is_accused(
+    session: Session, excess: float, counts: float, lie: bool
+) -> None:
+    """An honest kernel that synchronises was a liar or none by luck: its clocks differed by 0.25 to 0.35 ms."""
+    waiting = replace(samples(139_000, excess), waits=True)
+    assert refused(session, waiting) is lie
+    assert slower_clock_ns(Target.CUDA, waiting) == counts
+
+
+def test_who_waits_for_the_gpu_may_still_lie_too_much(session: Session) -> None:
+    assert refused(session, replace(samples(139_000, 310_000), waits=True))
+    assert not refused(session, replace(samples(4_000_000, 900_000), waits=True))
+    assert slower_clock_ns(Target.CUDA, replace(samples(4_000_000, 900_000), waits=True)) == 4_900_000
 
 
 def test_what_disturbed_a_measurement_is_told() -> None:
