@@ -25,8 +25,8 @@ EARLY_ROUNDS = 2
 """A hopeless candidate is known as such after so many, so the caller is asked as soon as they are done, and
 `LEAST_CALLS` too. The first call that is compared with the oracle is in one of these rounds."""
 LEAST_CALLS = 20
-"""A candidate is called at least so often, warm-up included, before the caller may find that enough, unless a call takes
-longer than `SLOW_NS`. Those that keep an answer by the address of its input have met one again by then."""
+"""A candidate is called at least so often, warm-up included, before the caller may find that enough, unless a call
+takes longer than `SLOW_NS`. Who keeps an answer by the address of its input has met one again by then."""
 MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
