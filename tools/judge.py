@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tasks.errors import HarnessError, UnavailableError
+from tasks.errors import HarnessError, KernelwrightError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Target
 from tools import measurement
@@ -298,8 +298,8 @@ class Judge:
         _ = self._session.server
         if self.target is Target.CUDA:
             # While the fork server imports PyTorch: what fixed candidates are asked; for others, who are asked
-            # something else, it at least brings up the GPU's libraries.
-            with self._session.device_lease():
+            # something else, it at least brings up the GPU's libraries. What fails here fails in the first evaluation.
+            with contextlib.suppress(KernelwrightError), self._session.device_lease():
                 self._planner.plan()
             self.baselines()
 
