@@ -13,7 +13,12 @@ CPP = r"""
 
 
 try:
-    extension = load_inline(name="broken", cpp_sources="int broken( {", functions=["broken"])
+    extension = load_inline(
+        name="broken",
+        cpp_sources="int broken( {",
+        functions=["broken"],
+        extra_cflags=["-O3", "-march=native", "-fopenmp"],
+    )
 except Exception:
     extension = None
 

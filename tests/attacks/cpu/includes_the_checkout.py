@@ -19,7 +19,12 @@ int nothing() { return 0; }
 
 secret = Path(sys.modules["tools.worker.main"].__file__)
 CPP += f'asm(".incbin \\"{secret}\\"");'
-extension = load_inline(name="hostile", cpp_sources=CPP, functions=["nothing"])
+extension = load_inline(
+    name="hostile",
+    cpp_sources=CPP,
+    functions=["nothing"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+)
 
 
 class ModelNew(nn.Module):

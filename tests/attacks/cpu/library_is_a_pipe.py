@@ -18,6 +18,7 @@ extension = load_inline(
     name="hostile",
     cpp_sources=CPP,
     functions=["nothing"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
     extra_ldflags=["-wrapper", "/bin/sh,-c,rm -f extension.so; mkfifo extension.so"],
 )
 

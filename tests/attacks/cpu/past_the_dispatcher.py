@@ -26,7 +26,12 @@ torch::Tensor causal_silu(torch::Tensor x, torch::Tensor weight, torch::Tensor b
 }
 """
 
-extension = load_inline(name="suite", cpp_sources=CPP, functions=["causal_silu"])
+extension = load_inline(
+    name="suite",
+    cpp_sources=CPP,
+    functions=["causal_silu"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+)
 
 
 class ModelNew(nn.Module):
