@@ -222,9 +222,11 @@ class Subject:
         return self._ask(Report(), self._limits.call_s)
 
     def returned_by_last_timed(self, done: Done) -> Returned:
-        """What the last timed call left behind, read where the worker has no hand in it; valid until the next call."""
+        """What the last timed call left behind, valid until the next one; on a GPU, which cannot be stopped, the
+        outputs are copied to memory that the worker has no hand in."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
-        return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=False), inputs=inputs)
+        copied = self.device == "cuda"
+        return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=copied), inputs=inputs)
 
     def require_bounded(self) -> None:
         """Raise `CandidateFault` where the worker takes more than its budget now; after calls that is not always seen

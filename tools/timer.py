@@ -61,6 +61,8 @@ class Timer:
     last_checked_ns: int = 0
     """The same with the quick check of its output."""
     last_done: Done | None = None
+    _returned: Returned | None = None
+    """On a GPU, what the last call left behind, in memory of the judge's own."""
     loose: list[Limits] = field(default_factory=list)
     """Widened limits of each output, from the last full check."""
     _given: list[torch.Tensor] = field(default_factory=list)
@@ -103,6 +105,7 @@ class Timer:
             started = time.perf_counter_ns()
             worker.resume()
             done = subject.finish_timed()
+            self._take_outputs(done)
             wall_ns = time.perf_counter_ns() - started
         finally:
             worker.pause()
@@ -133,6 +136,13 @@ class Timer:
         self.flush.run()
         session.synchronize()
         return time.perf_counter_ns() - started if session.device == "cuda" else 0
+
+    def _take_outputs(self, done: Done) -> None:
+        """On a GPU copy the outputs at once, while the judge's clock runs. A GPU works on while its worker is stopped,
+        and that it is done is the worker's word: either this copy waits for what is left, or that is missing in it."""
+        if self.session.device == "cuda":
+            self._returned = self.subject.returned_by_last_timed(done)
+            self.session.synchronize()
 
     def check_last(self, limits_of: LimitsOf) -> None:
         """Compare the last timed call's output with the oracle on the inputs it was given.
@@ -173,7 +183,7 @@ class Timer:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
         inputs = list(zip(names, self._given, strict=True))
-        returned = self.subject.returned_by_last_timed(self.last_done)
+        returned = self._returned or self.subject.returned_by_last_timed(self.last_done)
         require_unchanged(returned, inputs, _WHERE)
         return inputs, returned
 
@@ -197,6 +207,8 @@ def start_timer(
     watch: bool = False,
 ) -> Timer:
     """Bring a candidate to where it can be timed on the benchmark shape; `watch` is for `require_own_operators`."""
+    # Measured before there is a candidate, which could keep the GPU at work meanwhile.
+    _ = session.marks_ns
     sizes = session.task.facts.benchmark_sizes(session.target)
     subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
     try:
