@@ -27,7 +27,12 @@ class Ahead:
         """See to it that so many workers stand or are being started; does not wait for them."""
         while len(self) < count:
             worker = self._spawn(self._memory_bytes)
-            worker.tell(Warm(self._device))
+            try:
+                worker.tell(Warm(self._device))
+            except CandidateFault:
+                # Asked for beside a candidate, which is not to blame for it.
+                worker.close()
+                return
             self._starting.append(worker)
 
     def settle(self) -> None:
@@ -42,13 +47,14 @@ class Ahead:
                 self._standing.append(worker)
 
     def take(self, memory_bytes: int) -> Worker | None:
-        """A worker that stands, with at least so much shared memory; None where there is none."""
+        """A worker that stands, with at least so much shared memory; None where there is none. One with less is ended:
+        it would stand in the place of one that can be used."""
         self._memory_bytes = max(self._memory_bytes, memory_bytes)
         self.settle()
-        for worker in [worker for worker in self._standing if worker.memory.numel() >= memory_bytes]:
-            self._standing.remove(worker)
+        while self._standing:
+            worker = self._standing.pop(0)
             # Nobody's candidate is to blame for the end of one that had none.
-            if not worker.server.ended(worker.number):
+            if worker.memory.numel() >= memory_bytes and not worker.server.ended(worker.number):
                 return worker
             worker.close()
         return None

@@ -25,8 +25,8 @@ EARLY_ROUNDS = 2
 """A hopeless candidate is known as such after so many, so the caller is asked as soon as they are done, and
 `LEAST_CALLS` too. The first call that is compared with the oracle is in one of these rounds."""
 LEAST_CALLS = 20
-"""A candidate is called at least so often, warm-up included, before the caller may find that enough, unless a call
-takes longer than `SLOW_NS`. Who keeps an answer by the address of its input has met one again by then."""
+"""A candidate is called at least so often, warm-up included, before a measurement may end, unless a call takes longer
+than `SLOW_NS`. Who keeps an answer by the address of its input has met one again by then."""
 MAX_ROUNDS = 24
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
@@ -113,8 +113,9 @@ class _Course:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is another round: always in the first ones, then as long as there is time for one more."""
-        if self.rounds < (LOOK_ROUNDS if self._slow else 2 * LOOK_ROUNDS):
+        """Whether there is another round: always in the first ones and up to `LEAST_CALLS`, then as long as there is
+        time for one more."""
+        if self.rounds < (LOOK_ROUNDS if self._slow else 2 * LOOK_ROUNDS) or not self._called_enough:
             return True
         limit_ns = 1e9 * self._candidate.session.limits.rounds_s
         return self.rounds < MAX_ROUNDS and self._spent_ns * (self.rounds + 1) / self.rounds <= limit_ns
@@ -122,7 +123,11 @@ class _Course:
     @property
     def may_end(self) -> bool:
         """Whether the candidate was called often enough for the measurement to end early."""
-        return self.rounds >= EARLY_ROUNDS and (self._slow or self._candidate.calls >= LEAST_CALLS)
+        return self.rounds >= EARLY_ROUNDS and self._called_enough
+
+    @property
+    def _called_enough(self) -> bool:
+        return self._slow or self._candidate.calls >= LEAST_CALLS
 
     @property
     def _slow(self) -> bool:
@@ -206,8 +211,9 @@ def launched_excess(candidate: Timer, baseline: Timer, samples: Samples) -> Exce
     for _ in range(LAUNCHED_ROUNDS):
         for side in ("baseline", "candidate", "candidate", "baseline"):
             timer = candidate if side == "candidate" else baseline
-            device_ns = timer.call(queued=False)
-            timer.check_last_quickly()
+            with contextlib.nullcontext() if side == "candidate" else _blaming_the_baseline():
+                device_ns = timer.call(queued=False)
+                timer.check_last_quickly()
             walls[side].append(timer.wall_over_device_ns[-1] + device_ns)
     ours, theirs = median_ns(samples.candidate), median_ns(samples.baseline)
     return _excess([wall - ours for wall in walls["candidate"]], [wall - theirs for wall in walls["baseline"]])

@@ -58,6 +58,27 @@ def test_one_with_too_little_memory_is_not_taken_and_the_next_has_enough(ahead: 
     worker.close()
 
 
+def test_one_with_too_little_memory_does_not_stand_in_the_place_of_one_that_has_enough(ahead: Ahead) -> None:
+    ahead.start(1)
+    assert ahead.take(3 * MEMORY_BYTES) is None
+    assert len(ahead) == 0
+
+
+def test_one_that_ends_before_it_can_be_told_anything_is_no_candidates_fault(bench: Bench) -> None:
+    made: list[Worker] = []
+
+    def spawn(memory_bytes: int) -> Worker:
+        made.append(bench.server.spawn(memory_bytes))
+        os.kill(made[-1].pid, signal.SIGKILL)
+        assert within(5, lambda: bench.server.ended(made[-1].number))
+        return made[-1]
+
+    ahead = Ahead(spawn, "cpu")
+    ahead.start(1)
+    assert len(ahead) == 0
+    assert not made[0].scratch.exists()
+
+
 def test_one_that_has_ended_meanwhile_is_no_candidates_fault(bench: Bench) -> None:
     made: list[Worker] = []
 

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 from judging import CONVOLUTION, LONG_INPUTS, task_of
 
+from tasks.errors import HarnessError
 from tasks.spec import Target
 from tools.draws import Draws
-from tools.measurement import LEAST_CALLS, MAX_ROUNDS, Excess, Samples, interleave
+from tools.measurement import LEAST_CALLS, MAX_ROUNDS, Excess, Samples, interleave, launched_excess
 from tools.plausibility import NARROW_BLOCKS, narrow
 from tools.session import Session
 from tools.subject import ADDRESS_SLACK, INPUT_SETS, Limits
 from tools.timer import PLACES, Timer, _drawn_places
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
 
 WALL_NS = 5_000
 
@@ -113,6 +116,24 @@ def test_a_hopeless_candidate_is_called_as_often_as_it_takes_to_meet_an_address_
     assert len(samples.candidate) < 2 * MAX_ROUNDS
     # The fewest calls that bring one of the places in a set again, whatever is drawn.
     assert LEAST_CALLS > INPUT_SETS * PLACES
+
+
+def test_so_is_a_slow_one_for_whose_calls_there_is_no_time(session: Session) -> None:
+    """Six rounds of calls of 0.4 s took all the time there is, and were 13 calls."""
+    _, timer = measured(session, [400_000_000], [WALL_NS], [800_000], calls_ns=(400_000_000, 2_000_000))
+    assert LEAST_CALLS <= timer.calls < LEAST_CALLS + 2
+
+
+def test_a_baseline_that_fails_in_launched_calls_is_not_the_candidates_fault(session: Session) -> None:
+    samples, timer = measured(session, [20_000], [WALL_NS])
+    baseline = ListedTimer(session, itertools.cycle([20_000]), itertools.cycle([WALL_NS]))
+
+    def fail() -> None:
+        raise CandidateFault(Verdict.STALE_OUTPUT, "wrong")
+
+    baseline.check_last_quickly = fail  # type: ignore[method-assign]
+    with pytest.raises(HarnessError, match="the baseline failed"):
+        launched_excess(timer, baseline, samples)
 
 
 def test_places_are_few_and_different() -> None:

@@ -53,7 +53,8 @@ class OpenedMemory:
     def __init__(self, handle: str, size_bytes: int) -> None:
         raw = bytes.fromhex(handle)
         if len(raw) != _HANDLE_BYTES:
-            raise DeviceMemoryError(f"a memory handle has {_HANDLE_BYTES} bytes, not {len(raw)}")
+            # No driver gives such a one, so it is the worker's fault.
+            raise ValueError(f"it has {len(raw)} bytes, not {_HANDLE_BYTES}")
         self._driver = _driver()
         self._address = ctypes.c_uint64()
         opened = self._driver.cuIpcOpenMemHandle_v2(
