@@ -1,5 +1,6 @@
 """What waits in an evaluation pool, and for whom: jobs for any machine, built ones for the lanes of theirs."""
 
+import itertools
 import queue
 import threading
 from collections import deque
@@ -10,6 +11,9 @@ from typing import Protocol
 from tools.jobs import Answered, Job, JobTask, Role, Span
 from tools.members import Member
 from tools.results import BuildResult
+
+MOST_PASSED_OVER = 200
+"""A job of a task that no lane is ready for waits for so many later ones, some minutes."""
 
 Results = queue.SimpleQueue[Answered | BaseException]
 
@@ -48,6 +52,8 @@ class Running:
     attempts: int = 1
     build: BuildResult | None = None
     spans: list[Span] = field(default_factory=list)
+    passed_over: int = 0
+    """How often a lane took another job that was built later."""
 
 
 @dataclass
@@ -135,8 +141,12 @@ class PoolQueue:
                 return running
         while state.built:
             # The baselines of another task take as long as several evaluations of one that they are known for. It does
-            # not wait for ever: what is built and waits takes the room of what would be built in its place.
-            at = next((at for at, running in enumerate(state.built) if running.job.task in ready_for), 0)
+            # not wait for ever, however many of that one come.
+            at = 0
+            if state.built[0].passed_over < MOST_PASSED_OVER:
+                at = next((at for at, running in enumerate(state.built) if running.job.task in ready_for), 0)
+            for earlier in itertools.islice(state.built, at):
+                earlier.passed_over += 1
             running = state.built[at]
             del state.built[at]
             if not running.abandoned.is_set():

@@ -16,9 +16,10 @@ import time
 _SETTLE_S = 0.0001
 _TICK_S = 0.02
 """While a thread runs, its time is added to the clock every 1 to 10 ms."""
-WOKEN = 2
-"""So often a stopped group may have used processor time: on a virtual machine whose processors wait for those of the
-host, a thread that stops may be counted late. Medians are moved by many calls only."""
+WOKEN, STOPS_A_WAKE = 2, 500
+"""So often a stopped group may have used processor time, and once more for each so many stops: on a virtual machine
+whose processors wait for those of the host, a thread that stops may be counted late, and a baseline's worker is stopped
+for every candidate of a session. Medians are moved by many calls only."""
 STANDSTILL_S = 10.0
 """The kernel gives back some gigabytes a second, which a stop does not interrupt."""
 WORKS_ON = (
@@ -53,10 +54,12 @@ class Standing:
     def __init__(self, group: int) -> None:
         self._group = Group(group)
         self._now: Standstill | None = None
+        self._stops = 0
         self._woken = 0
 
     def begin(self) -> bool:
         """Stop the group; False where it works on."""
+        self._stops += 1
         self._now = brought_to_a_standstill(self._group, STANDSTILL_S)
         return self._now is not None
 
@@ -64,7 +67,7 @@ class Standing:
         """To be called before the group may go on; False where it has gone on by itself, this time and before."""
         now, self._now = self._now, None
         self._woken += now is not None and now.used_since_ns() > 0
-        return self._woken <= WOKEN
+        return self._woken <= WOKEN + self._stops // STOPS_A_WAKE
 
 
 class Group:

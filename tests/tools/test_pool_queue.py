@@ -7,7 +7,7 @@ from pool_stand_ins import Script
 
 from tools.jobs import Job, Role
 from tools.members import Member
-from tools.pool_queue import PoolQueue, Running
+from tools.pool_queue import MOST_PASSED_OVER, PoolQueue, Running
 
 
 class TwoLanes:
@@ -50,6 +50,19 @@ def test_a_lane_that_is_ready_for_nothing_that_is_built_takes_what_was_built_fir
     for each in jobs:
         queue.has_built(state, each)
     assert [queue.take(state, "lane", 0) for _ in range(2)] == jobs
+
+
+def test_a_single_job_of_another_task_does_not_wait_for_all_that_keep_coming() -> None:
+    queue = PoolQueue([TwoLanes()])
+    (state,) = queue.sites
+    state.ready_for[0] = {running("known", "causal_conv").job.task}
+    other = running("other", "depthwise_separable")
+    queue.has_built(state, other)
+    for number in range(MOST_PASSED_OVER):
+        queue.has_built(state, running(f"more {number}", "causal_conv"))
+        assert queue.take(state, "lane", 0) is not other
+    queue.has_built(state, running("one more", "causal_conv"))
+    assert queue.take(state, "lane", 0) is other
 
 
 def test_a_task_that_a_lane_is_not_ready_for_waits_for_no_more_jobs_than_there_is_room_for() -> None:

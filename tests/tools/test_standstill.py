@@ -7,10 +7,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from tools.standstill import WOKEN, Group, Standing, brought_to_a_standstill, members
+from tools.standstill import (
+    STOPS_A_WAKE,
+    WOKEN,
+    Group,
+    Standing,
+    Standstill,
+    brought_to_a_standstill,
+    members,
+)
 
 BUSY = (
     "import os, threading\nos.fork()\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nwhile 1: pass"
@@ -76,6 +86,21 @@ def test_a_group_that_is_only_stopped_and_let_go_stood_still(busy: "subprocess.P
         assert standing.begin()
         assert standing.end()
         os.killpg(busy.pid, signal.SIGCONT)
+
+
+def test_a_worker_that_is_stopped_for_hundreds_of_candidates_may_be_counted_late_more_often() -> None:
+    """A warm baseline is stopped thousands of times, and would be taken for a liar in the end."""
+    standing = Standing(os.getpid())
+    used = iter([1] * (WOKEN + 1) + [0] * STOPS_A_WAKE + [1, 1])
+    answers = []
+    for used_ns in used:
+        standing._stops += 1
+        standing._now = cast("Standstill", SimpleNamespace(used_since_ns=lambda used_ns=used_ns: used_ns))
+        answers.append(standing.end())
+    assert answers[:WOKEN] == [True] * WOKEN
+    assert not answers[WOKEN]
+    assert answers[-3]
+    assert not answers[-1]
 
 
 def test_a_process_that_is_started_later_is_found_a_little_later() -> None:
