@@ -78,7 +78,12 @@ def keep_build(folder: Path, library: bytes, report: Extension) -> KeptBuild | N
 
 def copy_of(library: Path) -> int:
     """A descriptor of a nameless copy of a library, which whoever gets it may do with as it likes."""
+    content = library.read_bytes()
     descriptor = os.memfd_create("kernelwright-extension", os.MFD_CLOEXEC)
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(library.read_bytes())
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor

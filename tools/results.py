@@ -186,10 +186,10 @@ class Timed(Record):
     wall_median_ns: float
     """The judge's own clock per call, less the same loop's cost for an empty candidate."""
     candidate_samples_ns: tuple[tuple[int, ...], ...]
-    """Raw device times of the candidate, a tuple a block, in the order measured."""
+    """Device times of the candidate less `marks_ns`, a tuple a block, in the order measured."""
     baseline_samples_ns: tuple[tuple[int, ...], ...]
     marks_ns: int = 0
-    """What the device's clock shows for a call that does nothing; it is already taken off every sample."""
+    """What the device's clock shows for a call that does nothing; raw times are samples and this."""
     card: CardState | None = None
     disturbance: str = ""
     """What else used the machine during the measurement, as far as it was noticed; empty where nothing was."""

@@ -113,6 +113,15 @@ def test_faster_than_the_machine_can_be(session: Session) -> None:
     assert not refused(session, samples(least_ns + 1, 0))
 
 
+def test_no_time_at_all_is_refused_where_the_machines_peaks_are_not_known(session: Session) -> None:
+    """Once the marks' own time is off, a clock that says nothing says less than nothing."""
+    unknown = MACHINE.model_copy(update={"peak_bytes_per_s": None, "peak_flops_per_s": None})
+    session.__dict__["machine"] = unknown
+    assert refused(session, samples(0, 0))
+    assert refused(session, samples(-1_300, 0))
+    assert not refused(session, samples(1, 0))
+
+
 @pytest.mark.parametrize(("excess", "counts", "lie"), [(50_000, 139_000, False), (253_000, 392_000, False)])
 def test_the_judges_clock_counts_for_calls_that_wait_for_the_gpu_and_nobody_is_accused(
     session: Session, excess: float, counts: float, lie: bool
