@@ -22,9 +22,11 @@ COUNTED_NOISE, REFUSED_NOISE = 3.0, 6.0
 CONTENDED = 0.3
 """On a host where processes waited for a processor for a larger share of the time than this, a late answer may be the
 machine's doing: the judge's clock counts, and nobody is accused."""
-HOST_REFUSED_SHARE, HOST_REFUSED_NS = 0.5, 10_000_000.0
+CHARGED_SHARE, CHARGED_NS = 0.5, 10_000_000.0
 """On a host nobody is accused for less than this share of the time and this much: schedulers wake processes late by
-ticks of 1 to 10 ms. The judge's clock counts there long before, so a smaller lie gains nothing."""
+ticks of 1 to 10 ms. Nor is, on a GPU, who waits for it: a thousand launches, as many as are queued before the GPU lets
+nobody queue more, take milliseconds of launched calls and nothing of the others. The judge's clock counts long before,
+so a smaller lie gains nothing."""
 NARROW_SHARE = 0.01
 """An interval whose ends are no further apart than this is not worth more calls: on a GPU, what differs from worker to
 worker widens it by twice as much (`tools.measurement.PLACEMENT_SHARE` at each end)."""
@@ -126,11 +128,9 @@ def _contended(target: Target, samples: Samples) -> bool:
 
 def _refused_ns(target: Target, samples: Samples) -> float:
     """An excess beyond this is a lie."""
-    if samples.waits:
-        return _refused_launched_ns(median_ns(samples.candidate), samples.excess)
     allowed = _allowed_ns(target, samples, REFUSED_NOISE)
-    if target is Target.CPU:
-        allowed = max(allowed, HOST_REFUSED_SHARE * median_ns(samples.candidate), HOST_REFUSED_NS)
+    if target is Target.CPU or samples.waits:
+        allowed = max(allowed, CHARGED_SHARE * median_ns(samples.candidate), CHARGED_NS)
     return allowed
 
 

@@ -132,8 +132,15 @@ def test_the_judges_clock_counts_for_calls_that_wait_for_the_gpu_and_nobody_is_a
     assert slower_clock_ns(Target.CUDA, waiting) == counts
 
 
+def test_who_fills_the_gpus_queue_is_charged_for_launching_and_not_accused(session: Session) -> None:
+    """A kernel for each of 1,100 steps: the first thousand launches were queued ahead, and no clock held them."""
+    waiting = replace(samples(2_200_000, 4_400_000), waits=True)
+    assert not refused(session, waiting)
+    assert slower_clock_ns(Target.CUDA, waiting) == 6_600_000
+
+
 def test_who_waits_for_the_gpu_may_still_lie_too_much(session: Session) -> None:
-    assert refused(session, replace(samples(139_000, 310_000), waits=True))
+    assert refused(session, replace(samples(139_000, 11_000_000), waits=True))
     assert not refused(session, replace(samples(4_000_000, 900_000), waits=True))
     assert slower_clock_ns(Target.CUDA, replace(samples(4_000_000, 900_000), waits=True)) == 4_900_000
 
