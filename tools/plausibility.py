@@ -74,6 +74,13 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
         launched = launch()
         excess = launched.ns
         allowed = _refused_launched_ns(median, launched)
+    if _slows_the_baseline(session.target, samples):
+        raise CandidateFault(
+            Verdict.IMPLAUSIBLE_TIME,
+            f"the GPU was at work beside the baseline's calls and not beside the candidate's: the judge waited "
+            f"{-samples.excess.ns / 1e3:.1f} us longer for the baseline. Whatever a call starts must have ended when "
+            "it returns and the device is synchronised.",
+        )
     if excess > allowed and not _contended(session.target, samples):
         raise CandidateFault(
             Verdict.IMPLAUSIBLE_TIME,
@@ -85,7 +92,15 @@ def require_plausible(session: Session, samples: Samples, launch: Callable[[], E
 
 def clocks_disagree(target: Target, samples: Samples) -> bool:
     """Whether the judge's clock would count, or accuse somebody."""
-    return slower_clock_ns(target, samples) != median_ns(samples.candidate)
+    return slower_clock_ns(target, samples) != median_ns(samples.candidate) or _slows_the_baseline(target, samples)
+
+
+def _slows_the_baseline(target: Target, samples: Samples) -> bool:
+    """Whether the GPU kept the judge itself waiting in the baseline's calls, and not in the candidate's.
+
+    What a worker leaves running there takes turns with others, of milliseconds; it could end when its own call begins.
+    """
+    return target is Target.CUDA and -samples.excess.ns > max(LATE_NS, _refused_ns(target, samples))
 
 
 def clocks_disagree_greatly(target: Target, samples: Samples) -> bool:

@@ -36,6 +36,9 @@ INPUT_SETS = 4
 time (which memory banks, which part of the cache) is met on both sides of a measurement."""
 MOST_HELD = 3
 """Outputs of up to so many earlier calls stay in memory, for the same reason."""
+MOST_TAKEN_BYTES = 4 << 30
+"""A GPU takes longer to write more than this than the judge takes to stop its worker, so nothing can be gained by
+saying that it is done; and of outputs that large there is to be no second copy."""
 ADDRESS_SLACK = 4096
 """Bytes by which timed inputs may move within their place."""
 READY_S = 0.05
@@ -223,9 +226,9 @@ class Subject:
 
     def returned_by_last_timed(self, done: Done) -> Returned:
         """What the last timed call left behind, valid until the next one; on a GPU, which cannot be stopped, the
-        outputs are copied to memory that the worker has no hand in."""
+        outputs are copied to memory that the worker has no hand in, unless they are larger than `MOST_TAKEN_BYTES`."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
-        copied = self.device == "cuda"
+        copied = self.device == "cuda" and self._layout.outputs.capacity <= MOST_TAKEN_BYTES
         return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=copied), inputs=inputs)
 
     def require_bounded(self) -> None:

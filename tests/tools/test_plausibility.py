@@ -12,7 +12,7 @@ from tools import measurement
 from tools.briefing import Machine
 from tools.judge import ATTEMPTS, Judge
 from tools.measurement import Excess, Samples
-from tools.plausibility import disturbance, require_plausible, slower_clock_ns
+from tools.plausibility import clocks_disagree, disturbance, require_plausible, slower_clock_ns
 from tools.results import CardState
 from tools.session import Session
 from tools.subject import Limits
@@ -143,6 +143,15 @@ def test_who_waits_for_the_gpu_may_still_lie_too_much(session: Session) -> None:
     assert refused(session, replace(samples(139_000, 11_000_000), waits=True))
     assert not refused(session, replace(samples(4_000_000, 900_000), waits=True))
     assert slower_clock_ns(Target.CUDA, replace(samples(4_000_000, 900_000), waits=True)) == 4_900_000
+
+
+def test_a_gpu_that_is_at_work_only_beside_the_baseline_is_no_accident(session: Session, host: Session) -> None:
+    """A kernel that spins until its own next call would take turns with the baseline's."""
+    assert refused(session, samples(20_000, -310_000))
+    assert not refused(session, samples(20_000, -290_000))
+    assert not refused(session, replace(samples(20_000, -310_000), waits=True))
+    assert clocks_disagree(Target.CUDA, samples(20_000, -310_000))
+    assert not refused(host, samples(20_000_000, -310_000))
 
 
 def test_what_disturbed_a_measurement_is_told() -> None:
