@@ -171,9 +171,9 @@ class Judge:
             try:
                 # While this one warms up, the next candidate's starts.
                 session.start_ahead()
+                samples = self._measure(timer, baseline)
                 own = OWN_GPU_PROCESSES + session.standing_ahead + self.idle_neighbours
                 card = card_state(own) if session.device == "cuda" else None
-                samples = self._measure(timer, baseline)
                 if samples.waits:
                     samples = replace(samples, excess=measurement.launched_excess(timer, baseline, samples))
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
