@@ -1,7 +1,7 @@
 """Workers that are started ahead: forked, confined and on the GPU before there is a candidate for them.
 
-Starting one takes a fifth of a second, nearly all of it CUDA's, and several started at once take as long as one after
-another. That happens while another candidate is being verified or warms up, never during a measurement.
+Starting one takes a fifth of a second, nearly all of it CUDA's (on an H200; two at once kept a verification waiting).
+That happens while another candidate is being verified or warms up, never during a measurement.
 """
 
 from collections.abc import Callable

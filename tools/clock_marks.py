@@ -1,7 +1,7 @@
 """What a GPU's clock shows where nothing is timed, so that it can be taken off every sample.
 
-Two events with nothing between them are a microsecond apart and more, depending on the machine: measured on one H200
-1.28 us, by which kernels of 5 to 42 us took longer by the events than by Nsight Compute (1.1 to 1.3 us).
+Two events with nothing between them are a microsecond apart and more: on one H200 1.28 us, about as much as kernels of
+1 to 42 us took longer by the events than by Nsight Compute (1.1 to 1.3 us; benchmarks/README.md).
 """
 
 import mmap

@@ -262,7 +262,7 @@ class Compilation:
         except OSError as error:
             if error.errno == errno.E2BIG:
                 raise BuildError(
-                    "the flags are longer than a program's arguments can be; put it into a source."
+                    "the flags are longer than a program's arguments can be; put what they hold into a source."
                 ) from error
             raise HarnessError(f"{argv[0]} could not be started: {error}; see `kernelwright doctor`.") from error
         if done.returncode == NOT_STARTED:

@@ -24,9 +24,8 @@ CONTENDED = 0.3
 machine's doing: the judge's clock counts, and nobody is accused."""
 CHARGED_SHARE, CHARGED_NS = 0.5, 10_000_000.0
 """On a host nobody is accused for less than this share of the time and this much: schedulers wake processes late by
-ticks of 1 to 10 ms. Nor is, on a GPU, who waits for it: a thousand launches, as many as are queued before the GPU lets
-nobody queue more, take milliseconds of launched calls and nothing of the others. The judge's clock counts long before,
-so a smaller lie gains nothing."""
+ticks of 1 to 10 ms. Nor is, on a GPU, who waits for it: launches that its queue has no room for take time of launched
+calls and none of the others. The judge's clock counts long before, so a smaller lie gains nothing."""
 NARROW_SHARE = 0.01
 """An interval whose ends are no further apart than this is not worth more calls: on a GPU, what differs from worker to
 worker widens it by twice as much (`tools.measurement.PLACEMENT_SHARE` at each end)."""
@@ -39,6 +38,7 @@ HOPELESS_BLOCKS = 6
 """With fewer blocks a side that is believed only where the clocks agree and noise hides no more than that share: nobody
 is accused, and nobody gets away, by fewer calls."""
 GREATLY = 3.0
+"""A disagreement this many times as large as what is refused is no accident where it is there again."""
 LATE_NS = 300_000.0
 LAUNCHED_SHARE = 0.25
 """A GPU call whose judge's clock is off by more than this may have been started late by the GPU itself. It is judged by

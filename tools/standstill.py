@@ -4,14 +4,16 @@ The signal alone is no proof. A thread that has the kernel work for it (clearing
 stops only when that is done, and a timer of the kernel can send the signal that lets a stopped process go on. Both
 would take time from the baseline that is measured meanwhile, or let a candidate work while its own clock stands.
 
-The clocks are the kernel's, of a whole process each, and are read from outside. NOT seen: processes
-that have left the group, which seccomp refuses; what a GPU does.
+The clocks are the kernel's, of a whole process each, and are read from outside. NOT seen: processes that have left the
+group, which seccomp refuses; what a GPU does.
 """
 
 import contextlib
 import os
 import signal
 import time
+
+from tools.usage import members
 
 _SETTLE_S = 0.0001
 _TICK_S = 0.02
@@ -114,18 +116,6 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
     time.sleep(_TICK_S)
     # A thread that waits in the kernel for ever, or a kernel that tells no such states, is not at work.
     return None if found.used_since_ns() else found
-
-
-def members(group: int) -> list[int]:
-    """The processes of a group."""
-    found = []
-    with os.scandir("/proc") as processes:
-        numbers = [int(entry.name) for entry in processes if entry.name.isdecimal()]
-    for number in numbers:
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(number) == group:
-                found.append(number)
-    return found
 
 
 def _used_ns(pid: int) -> int:

@@ -141,6 +141,8 @@ class Timer:
         """On a GPU copy the outputs at once, while the judge's clock runs. A GPU works on while its worker is stopped,
         and that it is done is the worker's word: either this copy waits for what is left, or that is missing in it."""
         if self.session.device == "cuda":
+            # The last call's make room for these.
+            self._returned = None
             self._returned = self.subject.returned_by_last_timed(done)
             self.session.synchronize()
 

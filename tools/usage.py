@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,10 +19,8 @@ from typing import Literal, NamedTuple
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
-_GROUP, _RESIDENT = 2, 21
-"""Places in /proc/PID/stat after the name in brackets (proc(5) counts from 1: fields 5 and 24)."""
-_STAT_BYTES = 4096
-"""More than /proc/PID/stat has."""
+_RESIDENT = 21
+"""The place in /proc/PID/stat after the name in brackets (proc(5) counts from 1: field 24)."""
 FOLDER_LIMIT_BYTES = 512 << 20
 _OUT_OF_REACH_BYTES = 1 << 60
 PROCESS_LIMIT = 256
@@ -101,33 +98,35 @@ def usage(group: int, folder: Path, budget: Budget, ignored: FileIdentity | None
     Pages that several processes share count once for each of them, unless that exceeds the budget: only then are the
     processes asked for their proportional shares, which takes the kernel milliseconds a process.
     """
-    members = list(_members(group))
-    resident = sum(pages for _, pages in members) * _PAGE_BYTES
+    pages = {pid: found for pid in members(group) if (found := _resident_pages(pid)) is not None}
+    resident = sum(pages.values()) * _PAGE_BYTES
     if resident > budget.memory_bytes:
-        resident = sum(_proportional_bytes(pid, pages * _PAGE_BYTES) for pid, pages in members)
+        resident = sum(_proportional_bytes(pid, count * _PAGE_BYTES) for pid, count in pages.items())
     # Beyond the limit the number is fault enough, and the descriptors of thousands would take long to read.
-    held = _nameless_bytes([pid for pid, _ in members], ignored) if len(members) <= budget.processes else 0
-    return Usage(_folder_bytes(folder) + held, resident, len(members))
+    held = _nameless_bytes(list(pages), ignored) if len(pages) <= budget.processes else 0
+    return Usage(_folder_bytes(folder) + held, resident, len(pages))
 
 
-def _members(group: int) -> Iterator[tuple[int, int]]:
-    """Process number and resident pages of each process in a group."""
-    # Plain calls: pathlib took nearly twice as long, and machines with many processors have hundreds of processes.
+def members(group: int) -> list[int]:
+    """The processes of a group."""
+    found = []
+    # Plain calls: machines with many processors have hundreds of processes, and workers are looked at all the time.
     with os.scandir("/proc") as processes:
-        numbers = [entry.name for entry in processes if entry.name.isdecimal()]
+        numbers = [int(entry.name) for entry in processes if entry.name.isdecimal()]
     for number in numbers:
-        try:
-            descriptor = os.open(f"/proc/{number}/stat", os.O_RDONLY)
-        except OSError:
-            continue
-        try:
-            fields = os.read(descriptor, _STAT_BYTES).rpartition(b")")[2].split()
-        except OSError:
-            continue
-        finally:
-            os.close(descriptor)
-        if int(fields[_GROUP]) == group:
-            yield int(number), int(fields[_RESIDENT])
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(number) == group:
+                found.append(number)
+    return found
+
+
+def _resident_pages(pid: int) -> int | None:
+    """Resident pages of a process; None where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[_RESIDENT])
 
 
 def _proportional_bytes(pid: int, otherwise: int) -> int:

@@ -19,8 +19,8 @@ from tools.standstill import (
     Standing,
     Standstill,
     brought_to_a_standstill,
-    members,
 )
+from tools.usage import members
 
 BUSY = (
     "import os, threading\nos.fork()\nthreading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\nwhile 1: pass"
