@@ -64,7 +64,7 @@ from tools.workers import CandidateFault
 
 ATTEMPTS = 4
 """Seen on two cores: one measurement of five in which the answers of one side came a scheduler's tick (4 ms) late; and
-on a host of two GPUs, whose 32 cores were all busy with builds, one of 180 in which they came 0.1 ms late."""
+on a host of two GPUs one of 180 in which they came 0.1 ms late, for no reason that was found."""
 OWN_GPU_PROCESSES = 3
 """On the GPU during a measurement: the judge, the baseline's worker and the candidate's."""
 
