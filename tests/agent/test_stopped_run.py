@@ -18,9 +18,9 @@ from processes import ROOT, descendants, running, within  # noqa: E402
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("mode", ["build", "measure", "model"])
+@pytest.mark.parametrize(("mode", "busy"), [("build", 3), ("measure", 3), ("model", 0)])
 def test_all_rollouts_end_with_whole_transcripts_and_nothing_stays(
-    tmp_path: Path, sent: signal.Signals, mode: str
+    tmp_path: Path, sent: signal.Signals, mode: str, busy: int
 ) -> None:
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
@@ -37,7 +37,8 @@ def test_all_rollouts_end_with_whole_transcripts_and_nothing_stays(
         assert within(120, lambda: len(list(out.glob("long-*"))) == 3 or caller.poll() is not None)
         assert caller.poll() is None, caller.communicate()[0].decode()
         started = descendants(caller.pid)
-        assert len(started) == 6
+        # Processes start as they are needed: one rollout may use the builder and the lane that another is done with.
+        assert max(busy, 1) + 1 <= len(started) <= 6
         caller.send_signal(sent)
         output = caller.communicate(timeout=60)[0].decode()
     assert within(30, lambda: not any(map(running, started)))
