@@ -38,7 +38,7 @@ def test_all_rollouts_end_with_whole_transcripts_and_nothing_stays(
             assert within(120, lambda: len(list(out.glob("long-*"))) == 3 or caller.poll() is not None)
             assert caller.poll() is None, caller.communicate()[0].decode()
             started = descendants(caller.pid)
-            # Processes start as they are needed: one rollout may use the builder and the lane that another is done with.
+            # Processes start as they are needed: one rollout may use the builder and lane that another is done with.
             assert max(busy, 1) + 1 <= len(started) <= 6
             caller.send_signal(sent)
             output = caller.communicate(timeout=60)[0].decode()
