@@ -200,11 +200,15 @@ def trials(facts: TaskFacts, target: Target, draws: Draws) -> tuple[Trial, ...]:
         (1, _between(longest, list(facts.benchmark_sizes(target).values()), draws), USUAL, 1),
     )
     drawn = [Trial(_fit(facts, batch, length), kind, instance) for batch, length, kind, instance in wanted]
-    repeated = _fit(facts, draws.integer(2, 3), field + draws.integer(60, 120))
-    drawn.append(Trial(repeated, UNEVEN, 1, REPEATED_CALLS))
+    drawn.append(Trial(few_samples(facts, draws), UNEVEN, 1, REPEATED_CALLS))
     # Timed calls ask for the usual kind on this shape.
     drawn.append(Trial(facts.benchmark_sizes(target), LARGE, 1))
     return tuple(drawn)
+
+
+def few_samples(facts: TaskFacts, draws: Draws) -> dict[str, int]:
+    """Axis sizes of some samples a little longer than the receptive field, for calls that are made many times."""
+    return _fit(facts, draws.integer(2, 3), max(2, facts.receptive_field) + draws.integer(60, 120))
 
 
 def _between(longest: int, benchmark: list[int], draws: Draws) -> int:

@@ -26,6 +26,7 @@ from tools.disassembly_results import Disassembled
 from tools.faults import answered, fault_result, own_fault_result
 from tools.lease import building, no_builds
 from tools.machine import card_state
+from tools.many_calls import call_often
 from tools.measurement import Samples
 from tools.pace import Pace
 from tools.plausibility import (
@@ -177,6 +178,7 @@ class Judge:
                 if samples.waits:
                     samples = replace(samples, excess=measurement.launched_excess(timer, baseline, samples))
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
+                call_often(timer)
                 if not self.allow_library:
                     timer.require_own_operators()
                     timer.require_own_code()

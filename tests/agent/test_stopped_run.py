@@ -33,14 +33,18 @@ def test_all_rollouts_end_with_whole_transcripts_and_nothing_stays(
     }
     argv = [sys.executable, str(HERE / "stopped_run.py"), str(out), mode]
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as caller:
-        # All three are in their third turn.
-        assert within(120, lambda: len(list(out.glob("long-*"))) == 3 or caller.poll() is not None)
-        assert caller.poll() is None, caller.communicate()[0].decode()
-        started = descendants(caller.pid)
-        # Processes start as they are needed: one rollout may use the builder and the lane that another is done with.
-        assert max(busy, 1) + 1 <= len(started) <= 6
-        caller.send_signal(sent)
-        output = caller.communicate(timeout=60)[0].decode()
+        try:
+            # All three are in their third turn.
+            assert within(120, lambda: len(list(out.glob("long-*"))) == 3 or caller.poll() is not None)
+            assert caller.poll() is None, caller.communicate()[0].decode()
+            started = descendants(caller.pid)
+            # Processes start as they are needed: one rollout may use the builder and lane that another is done with.
+            assert max(busy, 1) + 1 <= len(started) <= 6
+            caller.send_signal(sent)
+            output = caller.communicate(timeout=60)[0].decode()
+        finally:
+            # Who fails here does not wait for what takes long.
+            caller.kill()
     assert within(30, lambda: not any(map(running, started)))
     (found,) = list_runs(out)
     assert found.rollouts() == ("rollout-1", "rollout-2", "rollout-3")

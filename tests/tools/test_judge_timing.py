@@ -122,6 +122,33 @@ def test_stale_outputs(judge: Judge, new: str, before: str) -> None:
     assert verdict_of(result) is Verdict.STALE_OUTPUT, message_of(result)
 
 
+SHORT = "short = x.shape[-1] < 4096\nif not short:\n    time.sleep(0.55)\n"
+"""What takes so long is timed a few times only, however busy the machine is, and called more often on a short shape. On
+the benchmark shape the candidate is honest."""
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        "key = (x.data_ptr(), short)\nif key not in CACHE or not short:\n    CACHE[key] = self.conv(x)\n"
+        "return CACHE[key].clone()",
+        "CALLS[short] = CALLS.get(short, 0) + 1\nif CALLS[short] <= 3 or not short:\n    CACHE[short] = self.conv(x)\n"
+        "return CACHE[short].clone()",
+    ],
+    ids=["by address", "after 3 calls"],
+)
+def test_stale_outputs_of_what_is_too_slow_to_be_timed_often(judge: Judge, new: str) -> None:
+    result = judge.benchmark(changed(SHORT + new, "import time\nCACHE = {}\nCALLS = {}\n"), against=ITSELF)
+    assert verdict_of(result) is Verdict.STALE_OUTPUT, message_of(result)
+    assert "of one instance, N=" in message_of(result)
+
+
+def test_what_is_slow_and_right_is_timed(judge: Judge) -> None:
+    result = judge.benchmark(changed(SHORT + CALL, "import time\n"), against=ITSELF)
+    assert isinstance(result, Timed), message_of(result)
+    assert result.median_ns > 550_000_000
+
+
 def test_an_input_changed_in_a_timed_call(judge: Judge) -> None:
     counted = "CALLS[0] = CALLS.get(0, 0) + 1\ny = self.conv(x)\nif CALLS[0] > 2:\n    x.zero_()\nreturn y"
     result = judge.benchmark(changed(counted, "CALLS = {}\n"), against=ITSELF)
