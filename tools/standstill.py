@@ -41,7 +41,9 @@ _PROCESS_CLOCK = 2
 class Standstill:
     """The processes of one group from when they stood still, each with the processor time that it had used by then."""
 
-    def __init__(self, pids: list[int]) -> None:
+    def __init__(self, pids: list[int], since_ns: int) -> None:
+        self.since_ns = since_ns
+        """By when they stood still, by `time.perf_counter_ns`."""
         self._used = {pid: _used_ns(pid) for pid in pids}
 
     def used_since_ns(self) -> int:
@@ -59,11 +61,11 @@ class Standing:
         self._stops = 0
         self._woken = 0
 
-    def begin(self) -> bool:
-        """Stop the group; False where it works on."""
+    def begin(self) -> int | None:
+        """Stop the group; when it stood still, by `time.perf_counter_ns`, and None where it works on."""
         self._stops += 1
         self._now = brought_to_a_standstill(self._group, STANDSTILL_S)
-        return self._now is not None
+        return None if self._now is None else self._now.since_ns
 
     def end(self) -> bool:
         """To be called before the group may go on; False where it has gone on by itself, this time and before."""
@@ -80,17 +82,18 @@ class Group:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._pids: list[int] = []
+        self.known: list[int] = []
+        """Those that were there when it was last looked."""
         self._look_again_s = 0.0
 
     def pids(self) -> list[int]:
         """Their numbers."""
         began = time.monotonic()
         if began >= self._look_again_s:
-            self._pids = members(self.number)
+            self.known = members(self.number)
             took_s = time.monotonic() - began
             self._look_again_s = began + took_s / LOOKING_SHARE
-        return self._pids
+        return self.known
 
 
 def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None:
@@ -101,8 +104,13 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
     while woken <= WOKEN and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group.number, signal.SIGSTOP)
-        stopped = {pid: _stopped(pid) for pid in group.pids()}
-        found = Standstill(group.pids())
+        # Looking for others takes longer than stopping does, and the time until these stand is counted.
+        stopped = {pid: _stopped(pid) for pid in group.known}
+        since_ns = time.perf_counter_ns()
+        if others := [pid for pid in group.pids() if pid not in stopped]:
+            stopped |= {pid: _stopped(pid) for pid in others}
+            since_ns = time.perf_counter_ns()
+        found = Standstill(list(stopped), since_ns)
         # A thread counts as stopped some microseconds before it leaves its processor, and only then is all of its time
         # in the clock.
         time.sleep(_SETTLE_S)
@@ -112,7 +120,7 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
         seen_stopped |= {pid for pid, stands in stopped.items() if stands}
     if woken > WOKEN:
         return None
-    found = Standstill(members(group.number))
+    found = Standstill(members(group.number), time.perf_counter_ns())
     time.sleep(_TICK_S)
     # A thread that waits in the kernel for ever, or a kernel that tells no such states, is not at work.
     return None if found.used_since_ns() else found

@@ -27,6 +27,7 @@ from tools.worker.messages import (
     Trace,
 )
 from tools.worker.shared_memory import aligned, name_of, view
+from tools.worker_memory import WorkerMemory
 from tools.workers import CandidateFault, Worker
 
 SLACK_BYTES = 64 << 20
@@ -97,6 +98,8 @@ class Subject:
         """Where tensors of untimed calls lie."""
         self._timed_memory = worker.memory
         self._timed = Timed((), (), Region(0, 0), 0, 0)
+        self._own_memory: WorkerMemory | None = None
+        """The worker's, where outputs of timed calls are read from it."""
         self._calls = 0
         self.ready = True
         """Whether the last timed call that was begun said so; if not, it waits for the GPU, thus for its gate."""
@@ -159,7 +162,9 @@ class Subject:
         state_slots, _ = self._place(state, offset)
         return self._ask(Trace(input_slots, state_slots, flush_bytes), self._limits.call_s)
 
-    def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
+    def stage(
+        self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool, in_place: bool = False
+    ) -> None:
         """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
 
         Args:
@@ -167,6 +172,7 @@ class Subject:
             input_bytes: what the inputs of one call take.
             output_bytes: what the outputs and updated buffers take that are expected.
             watch: have operators recorded until `report`.
+            in_place: on the host, have outputs stay in the worker's own memory, from which they are read.
 
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
@@ -176,7 +182,8 @@ class Subject:
         start = aligned(offset + INPUT_SETS * set_bytes)
         room = output_bytes + SLACK_BYTES
         self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
-        done = self._ask(Stage(start + room, watch), self._limits.call_s)
+        self._own_memory = WorkerMemory(self.worker) if in_place else None
+        done = self._ask(Stage(start + room, watch, in_place), self._limits.call_s)
         if self.device == "cuda":
             self._timed_memory = self._open(done, start + room)
 
@@ -209,7 +216,9 @@ class Subject:
         return [view(self._timed_memory, slot) for slot in slots]
 
     def poison_timed(self, expected_bytes: int) -> None:
-        """Fill the place of a timed call's outputs with NaN."""
+        """Fill the place of a timed call's outputs with NaN, where they have one in the shared memory."""
+        if self._own_memory is not None:
+            return
         region = self._layout.outputs
         view(self._timed_memory, Slot("poison", "uint8", (min(expected_bytes, region.capacity),), region.offset)).fill_(
             255
@@ -225,9 +234,12 @@ class Subject:
         return self._ask(Report(), self._limits.call_s)
 
     def returned_by_last_timed(self, done: Done) -> Returned:
-        """What the last timed call left behind, valid until the next one; on a GPU, which cannot be stopped, the
-        outputs are copied to memory that the worker has no hand in, unless they are larger than `MOST_TAKEN_BYTES`."""
+        """What the last timed call left behind, valid until the next one; on the host its worker must be stopped. On a
+        GPU, which cannot be stopped, the outputs are copied to memory that the worker has no hand in, unless they are
+        larger than `MOST_TAKEN_BYTES`."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
+        if self._own_memory is not None:
+            return Returned(self._own_memory.left(done, self._layout.outputs.capacity), inputs)
         copied = self.device == "cuda" and self._layout.outputs.capacity <= MOST_TAKEN_BYTES
         return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=copied), inputs=inputs)
 

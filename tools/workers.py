@@ -103,7 +103,7 @@ class Worker:
         except OSError as error:
             raise HarnessError(f"a worker did not start: {error}") from error
         if not line:
-            raise HarnessError(f"a worker could not be set up: {self._death().message}")
+            raise HarnessError(f"a worker could not be set up: {self.death().message}")
         senders = [_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS]
         self.pid = senders[0] if senders else self.number
         # Without its number the worker could be neither stopped nor killed.
@@ -227,7 +227,7 @@ class Worker:
             ) from error
         except (BrokenPipeError, ConnectionError) as error:
             self._spent = True
-            raise self._death() from error
+            raise self.death() from error
         except (ProtocolError, ValueError) as error:
             self._spent = True
             raise CandidateFault(
@@ -252,7 +252,7 @@ class Worker:
                     continue
                 message = self._last_line()
             if message is None:
-                raise self._death()
+                raise self.death()
             if not timed and time.monotonic() - self._looked_at >= self._least_between_looks_s:
                 self.require_bounded()
             return message
@@ -278,14 +278,18 @@ class Worker:
             verdict = Verdict.OUT_OF_MEMORY if over.of == "memory" else Verdict.CRASHED
             raise CandidateFault(verdict, f"the worker {over.message}. It was killed, with all it had started.")
 
-    def pause(self) -> None:
+    def pause(self) -> int:
         """Stop the worker and all it started, so that they neither write late nor take time from others, and wait until
-        they stand still; raises `CandidateFault` where they do not."""
+        they stand still; returns when they did, by `time.perf_counter_ns`, and raises `CandidateFault` where they do
+        not."""
         if self._standing is None or not self.alive:
             self._signal(signal.SIGSTOP)
-        elif not self._standing.begin():
+            return time.perf_counter_ns()
+        stood_ns = self._standing.begin()
+        if stood_ns is None:
             self._spent = True
             raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
+        return stood_ns
 
     def resume(self) -> None:
         """Let a paused worker go on; raises `CandidateFault` where it has worked meanwhile."""
@@ -330,7 +334,8 @@ class Worker:
     def _fault(self, fault: WorkerFault) -> CandidateFault:
         return fault_told(fault, self.build_faults, self.budget)
 
-    def _death(self) -> CandidateFault:
+    def death(self) -> CandidateFault:
+        """The fault of a worker that is gone, though nobody has ended it."""
         self._ended = True
         return death(self.server.reap(self.number), printed_end(self.scratch))
 
