@@ -108,10 +108,11 @@ class Timer:
             self._take_outputs(done)
             wall_ns = time.perf_counter_ns() - started
         finally:
-            stood_ns = worker.pause()
+            worked_on_ns = worker.pause()
         if session.device == "cpu":
-            # What a worker does between its answer and its stop counts; what is read next lies in its own memory.
-            wall_ns = stood_ns - started
+            # On a GPU the judge's clock holds what was taken of it. Here outputs are read next, from a worker that
+            # stands, and what it did between its answer and its stop counts.
+            wall_ns += worked_on_ns
             self._returned = None
         self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
         self.last_done = done

@@ -175,7 +175,10 @@ class Worker:
                 self._wire.send(GO)
             if eagerly:
                 self._poll_for_answer()
-            return self._done(timeout_s, builder, candidate, timed=True)
+            done = self._done(timeout_s, builder, candidate, timed=True)
+        if self._standing is not None:
+            self._standing.mark()
+        return done
 
     def open_gate(self, value: int) -> None:
         """Let the GPU work that is held with this value, or a smaller one, start."""
@@ -280,16 +283,18 @@ class Worker:
 
     def pause(self) -> int:
         """Stop the worker and all it started, so that they neither write late nor take time from others, and wait until
-        they stand still; returns when they did, by `time.perf_counter_ns`, and raises `CandidateFault` where they do
-        not."""
+        they stand still; raises `CandidateFault` where they do not.
+
+        Returns the nanoseconds that they worked after the answer to a timed call, as of `Standing.begin`.
+        """
         if self._standing is None or not self.alive:
             self._signal(signal.SIGSTOP)
-            return time.perf_counter_ns()
-        stood_ns = self._standing.begin()
-        if stood_ns is None:
+            return 0
+        worked_ns = self._standing.begin()
+        if worked_ns is None:
             self._spent = True
             raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
-        return stood_ns
+        return worked_ns
 
     def resume(self) -> None:
         """Let a paused worker go on; raises `CandidateFault` where it has worked meanwhile."""
