@@ -1,5 +1,6 @@
 """A candidate in a worker, as the judge handles it: lays out the shared memory and moves tensors across."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -87,12 +88,23 @@ Named = list[tuple[str, torch.Tensor]]
 class Subject:
     """One candidate in one worker. Every method may raise `CandidateFault`."""
 
-    def __init__(self, worker: Worker, builder: Builder, candidate: Candidate, device: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        builder: Builder,
+        candidate: Candidate,
+        device: str,
+        limits: Limits,
+        shares_memory: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`shares_memory` says whether a worker without a candidate can share GPU memory with the judge; it is asked
+        where this one could not."""
         self.candidate = candidate
         self.worker = worker
         self.device = device
         self._builder = builder
         self._limits = limits
+        self._shares_memory = shares_memory
         self._layout = _TimedLayout(0, 0, Region(0, 0))
         self._memory = worker.memory
         """Where tensors of untimed calls lie."""
@@ -115,7 +127,7 @@ class Subject:
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
         """
-        self._memory = self._open(self._ask(Share(size_bytes), self._limits.call_s), size_bytes)
+        self._memory = self._shared(Share(size_bytes), size_bytes)
 
     def construct(self, init_inputs: str, *, training: bool) -> Done:
         """Make a new `ModelNew`."""
@@ -183,9 +195,11 @@ class Subject:
         room = output_bytes + SLACK_BYTES
         self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
         self._own_memory = WorkerMemory(self.worker) if in_place else None
-        done = self._ask(Stage(start + room, watch, in_place), self._limits.call_s)
+        stage = Stage(start + room, watch, in_place)
         if self.device == "cuda":
-            self._timed_memory = self._open(done, start + room)
+            self._timed_memory = self._shared(stage, start + room)
+        else:
+            self._ask(stage, self._limits.call_s)
 
     def begin_timed(
         self, inputs: Named, state: Named, address_offset: int, held: int, *, gated: bool
@@ -260,13 +274,22 @@ class Subject:
             torch.cuda.synchronize()
         return self.worker.ask(request, limit_s, self._builder, self.candidate)
 
-    def _open(self, done: Done, size_bytes: int) -> torch.Tensor:
+    def _shared(self, request: Share | Stage, size_bytes: int) -> torch.Tensor:
+        """The GPU memory that the worker allocates for a request, opened here by the handle that it tells."""
         try:
-            opened = OpenedMemory(done.handle, size_bytes)
-        except ValueError as error:
+            return self._open(self._ask(request, self._limits.call_s).handle, size_bytes)
+        except CandidateFault as fault:
+            # What it has allocated must not be the reason that another worker can share none.
+            self.worker.close()
+            if self._shares_memory():
+                raise
+            raise HarnessError(f"GPU memory cannot be shared with workers: {fault.message}") from fault
+
+    def _open(self, handle: str, size_bytes: int) -> torch.Tensor:
+        try:
+            opened = OpenedMemory(handle, size_bytes)
+        except (ValueError, DeviceMemoryError) as error:
             raise CandidateFault(Verdict.NO_RESULT, f"the worker's handle of GPU memory is none: {error}.") from error
-        except DeviceMemoryError as error:
-            raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
         self._opened.append(opened)
         return opened.tensor
 

@@ -345,7 +345,9 @@ class Worker:
         return death(self.server.reap(self.number), printed_end(self.scratch))
 
     def close(self) -> None:
-        """End the worker and everything in its process group, and drop its folder."""
+        """End the worker and everything in its process group, and drop its folder; once is enough."""
+        if self.control.fileno() < 0:
+            return
         self._signal(signal.SIGKILL)
         self.control.close()
         if not self._ended:

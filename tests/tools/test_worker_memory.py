@@ -14,7 +14,7 @@ from tiers import needs_bubblewrap, without_bubblewrap
 from worker_bench import Bench, started_bench
 
 from tasks.spec import Target
-from tools import confinement, fork_server, worker_memory
+from tools import confinement, worker_memory
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.replies import Done, Held
@@ -67,7 +67,6 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "kernel":
             patch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
-            patch.setattr(fork_server.confinement, "lacks_bubblewrap", without_bubblewrap)
         bench = started_bench()
     yield bench
     bench.server.close()
