@@ -22,6 +22,7 @@ from tools.folders import remove_folder
 from tools.process import scrubbed_environment
 from tools.usage import Budget, identity_of, memory_limit_bytes
 from tools.worker.messages import GATE_BYTES, Wire
+from tools.worker_memory import refusal
 from tools.workers import KINETO_SILENT, START_TIMEOUT_S, Worker
 
 _SERVER = Path(__file__).parent / "worker" / "fork_server.py"
@@ -41,6 +42,8 @@ class ForkServer:
         # Kept, because what the variables say later does not change what the server can see.
         self._cache = cache_root()
         self._isolated = not confinement.lacks_bubblewrap(gpu=gpu)
+        self.memory_refusal: str | None = None
+        """Why the judge may not read its workers' memory, empty where it may; None until the first stands."""
         self._root = Path(tempfile.mkdtemp(prefix="kernelwright-"))
         self._log = (self._root / "fork_server.log").open("wb")
         ours, theirs = socket.socketpair()
@@ -111,6 +114,9 @@ class ForkServer:
             budget, identity = self.budget.beside(memory_bytes), identity_of(memory_fd)
             worker = Worker(self, int(answer["pid"]), ours, data, gate, scratch, budget, identity)
             worker.await_setup()
+            if self.memory_refusal is None:
+                # Found out while there is no candidate that could be taken for the reason.
+                self.memory_refusal = refusal(worker.pid)
             return worker
         except BaseException:
             ours.close()

@@ -42,7 +42,11 @@ class Pace:
         timers: dict[str, Timer] = {}
         try:
             failed = self._start_all(timers)
-            medians = _interleaved_medians(timers)
+            try:
+                medians = _interleaved_medians(timers)
+            except CandidateFault as fault:
+                # Asked for before a candidate is timed, which is not to blame.
+                raise HarnessError(f"a baseline failed while all were timed: {fault.message}") from fault
             self.fastest_name = min(medians, key=lambda name: medians[name])
             self._fastest = timers.pop(self.fastest_name)
         finally:

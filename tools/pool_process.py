@@ -119,7 +119,8 @@ def _answer(role: Role, ask: Ask, judges: Judges) -> Answer:
     job = ask.job
     judge = judges.of(job)
     if ask.only_get_ready:
-        # What fails here fails again when it is needed, and is told then.
+        # What fails here fails again when it is needed, and is told then. An error that is none of ours ends this
+        # process, and the pool starts another: a GPU's context may be of no use any more.
         with contextlib.suppress(KernelwrightError):
             judge.get_ready()
         return Ready()

@@ -1,8 +1,8 @@
 """What a worker may answer. It is not trusted, so every line is validated before anything is done with it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from tasks.errors import ProtocolError
 from tasks.record import Record
@@ -23,6 +23,34 @@ class Written(Record):
     shape: tuple[int, ...] = Field(max_length=16)
     offset: int | None = None
     """None where it did not fit."""
+
+
+_Place = Annotated[int, Field(ge=0, lt=1 << 57)]
+"""An address of a process, or a number of elements."""
+
+
+class Held(Record):
+    """A tensor that the worker says it holds in its own memory."""
+
+    name: Told = Field(max_length=400)
+    dtype: str = Field(max_length=40)
+    shape: tuple[_Place, ...] = Field(max_length=16)
+    strides: tuple[_Place, ...] = Field(max_length=16)
+    """In elements."""
+    address: _Place
+
+    @model_validator(mode="after")
+    def _has_a_stride_for_each_dimension(self) -> Self:
+        if len(self.shape) != len(self.strides):
+            raise ValueError("a tensor has as many strides as dimensions")
+        return self
+
+    @property
+    def span(self) -> int:
+        """How many elements lie from the first to the last, those between that are not its own among them."""
+        if 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
 
 _Amount = Annotated[int, Field(ge=0, lt=_NO_TIME)]
@@ -54,6 +82,9 @@ class Done(Record):
     outputs: tuple[Written, ...] = ()
     state: tuple[Written, ...] = ()
     inputs: tuple[Written, ...] = ()
+    held_outputs: tuple[Held, ...] = ()
+    """In place of `outputs`, where it was asked for."""
+    held_state: tuple[Held, ...] = ()
     computing: dict[Told, int] = Field(default_factory=dict)
     launched: dict[Told, tuple[_Amount, _Amount]] = Field(default_factory=dict)
     launch_error: Told = Field(default="", max_length=400)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import torch
 
-from tasks.errors import KernelwrightError, UnavailableError
+from tasks.errors import HarnessError, KernelwrightError, UnavailableError
 from tasks.loader import Task
 from tasks.spec import Mode, Precision, Target
 from tools.ahead import Ahead
@@ -54,6 +54,8 @@ class Session:
             try:
                 yield
             finally:
+                # What goes on starting would do so beside another's measurement.
+                self.settle_ahead()
                 self.leased_s += time.monotonic() - began
 
     @property
@@ -192,7 +194,20 @@ class Session:
         worker = self.ahead.take(size_bytes) if where == "cuda" and not trusted else None
         if worker is None:
             worker = self.server.spawn(size_bytes, trusted=trusted)
-        return Subject(worker, self.builder, candidate, where, limits or self.limits)
+        return Subject(worker, self.builder, candidate, where, limits or self.limits, lambda: self.shares_device_memory)
+
+    @cached_property
+    def shares_device_memory(self) -> bool:
+        """Whether the GPU's driver shares memory with a worker that has no candidate, which could refuse."""
+        size_bytes = aligned(SLACK_BYTES)
+        subject = Subject(self.server.spawn(size_bytes), self.builder, Candidate(""), self.device, self.limits)
+        try:
+            subject.share(size_bytes)
+        except HarnessError:
+            return False
+        finally:
+            subject.close()
+        return True
 
     def ready(self, subject: Subject, state: dict[str, torch.Tensor], *, shared_bytes: int = 0) -> int:
         """Load, construct and fill; returns the nanoseconds that `prepare` took.
@@ -237,12 +252,14 @@ class Session:
         return len(self.ahead) if "ahead" in self.__dict__ else 0
 
     def drop_ahead(self) -> None:
-        """End the workers that were started ahead."""
-        if "ahead" in self.__dict__:
-            self.ahead.close()
+        """End the workers that were started ahead, which takes some of a GPU's time, so the device is held for it."""
+        if self.standing_ahead:
+            with self.device_lease():
+                self.ahead.close()
 
     def close(self) -> None:
-        """End the fork server, if it was started, and what was started ahead."""
-        self.drop_ahead()
+        """End the fork server, if it was started, and what was started ahead; nobody is waited for."""
+        if "ahead" in self.__dict__:
+            self.ahead.close()
         if "server" in self.__dict__:
             self.server.close()

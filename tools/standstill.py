@@ -15,6 +15,7 @@ import time
 
 from tools.usage import members
 
+_LEAVING_NS = 20_000
 _SETTLE_S = 0.0001
 _TICK_S = 0.02
 """While a thread runs, its time is added to the clock every 1 to 10 ms."""
@@ -33,6 +34,9 @@ LOOKING_SHARE = 0.05
 twice: it is done again once it takes no more than this share of the time."""
 _STOPPED = frozenset(b"TtZXx")
 """States of /proc/PID/task/TID/stat: stopped, traced, dead."""
+_WAITING = ord("D")
+"""The state of one that no signal reaches: the kernel copies or clears for it, or it waits for a child that it lent its
+memory to."""
 _STAT_BYTES = 512
 _PROCESS_CLOCK = 2
 """CPUCLOCK_SCHED of include/linux/posix-timers.h: all threads of a process, the ended ones too."""
@@ -41,8 +45,17 @@ _PROCESS_CLOCK = 2
 class Standstill:
     """The processes of one group from when they stood still, each with the processor time that it had used by then."""
 
-    def __init__(self, pids: list[int]) -> None:
+    def __init__(self, pids: list[int], since_ns: int, waited: bool = False) -> None:
+        self.since_ns = since_ns
+        """By `time.perf_counter_ns`."""
+        self.waited = waited
+        """Whether one of them waited in the kernel, for something that it had begun, when it was to stop."""
         self._used = {pid: _used_ns(pid) for pid in pids}
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Their numbers."""
+        return frozenset(self._used)
 
     def used_since_ns(self) -> int:
         """Processor time that was used since; 0 where the group stood still. What was started since shows in its
@@ -56,14 +69,28 @@ class Standing:
     def __init__(self, group: int) -> None:
         self._group = Group(group)
         self._now: Standstill | None = None
+        self._marked: Standstill | None = None
         self._stops = 0
         self._woken = 0
 
-    def begin(self) -> bool:
-        """Stop the group; False where it works on."""
+    def mark(self) -> None:
+        """From now on the group is not expected to work, though it has not been stopped yet."""
+        self._marked = Standstill(self._group.known, time.perf_counter_ns())
+
+    def begin(self) -> int | None:
+        """Stop the group; None where it works on, otherwise the nanoseconds that it has worked since the mark, 0 where
+        there was none.
+
+        That is no longer than it took to stop it, which on a machine with other work is long: what is to stop needs a
+        processor for it. So its own processor time counts where that is all there can be.
+        """
         self._stops += 1
-        self._now = brought_to_a_standstill(self._group, STANDSTILL_S)
-        return self._now is not None
+        marked, self._marked = self._marked, None
+        now = self._now = brought_to_a_standstill(self._group, STANDSTILL_S)
+        if now is None or marked is None:
+            return None if now is None else 0
+        took_ns = now.since_ns - marked.since_ns
+        return took_ns if now.waited or now.pids != marked.pids else min(took_ns, marked.used_since_ns())
 
     def end(self) -> bool:
         """To be called before the group may go on; False where it has gone on by itself, this time and before."""
@@ -80,17 +107,18 @@ class Group:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._pids: list[int] = []
+        self.known: list[int] = []
+        """Those that were there when it was last looked."""
         self._look_again_s = 0.0
 
     def pids(self) -> list[int]:
         """Their numbers."""
         began = time.monotonic()
         if began >= self._look_again_s:
-            self._pids = members(self.number)
+            self.known = members(self.number)
             took_s = time.monotonic() - began
             self._look_again_s = began + took_s / LOOKING_SHARE
-        return self._pids
+        return self.known
 
 
 def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None:
@@ -98,13 +126,23 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
     deadline = time.monotonic() + timeout_s
     seen_stopped: set[int] = set()
     woken = 0
+    waited = False
     while woken <= WOKEN and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group.number, signal.SIGSTOP)
-        stopped = {pid: stands_still(pid) for pid in group.pids()}
-        found = Standstill(group.pids())
+        states = {pid: _states(pid) for pid in group.known}
+        since_ns = time.perf_counter_ns()
+        # Looking for others takes longer than these take to stop.
+        if others := set(group.pids()) - set(states):
+            states |= {pid: _states(pid) for pid in others}
+            since_ns = time.perf_counter_ns()
+        stopped = {pid: found <= _STOPPED for pid, found in states.items()}
+        waited = waited or any(_WAITING in found for found in states.values())
         # A thread counts as stopped some microseconds before it leaves its processor, and only then is all of its time
         # in the clock.
+        while time.perf_counter_ns() - since_ns < _LEAVING_NS:
+            pass
+        found = Standstill(group.pids(), since_ns, waited)
         time.sleep(_SETTLE_S)
         if all(stopped.values()) and not found.used_since_ns():
             return found
@@ -112,7 +150,7 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
         seen_stopped |= {pid for pid, stands in stopped.items() if stands}
     if woken > WOKEN:
         return None
-    found = Standstill(members(group.number))
+    found = Standstill(members(group.number), time.perf_counter_ns(), waited=True)
     time.sleep(_TICK_S)
     # A thread that waits in the kernel for ever, or a kernel that tells no such states, is not at work.
     return None if found.used_since_ns() else found
@@ -128,9 +166,14 @@ def _used_ns(pid: int) -> int:
 
 def stands_still(pid: int) -> bool:
     """Whether every thread of a process is stopped, or it is gone."""
+    return _states(pid) <= _STOPPED
+
+
+def _states(pid: int) -> set[int]:
+    """Of all threads of a process; empty where it is gone."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError), os.scandir(f"/proc/{pid}/task") as threads:
-        return all(_state(f"{thread.path}/stat") in _STOPPED for thread in threads)
-    return True
+        return {_state(f"{thread.path}/stat") for thread in threads}
+    return set()
 
 
 def _state(path: str) -> int:

@@ -28,6 +28,7 @@ from tools.worker.messages import (
     Trace,
 )
 from tools.worker.shared_memory import aligned, name_of, view
+from tools.worker_memory import WorkerMemory
 from tools.workers import CandidateFault, Worker
 
 SLACK_BYTES = 64 << 20
@@ -87,17 +88,30 @@ Named = list[tuple[str, torch.Tensor]]
 class Subject:
     """One candidate in one worker. Every method may raise `CandidateFault`."""
 
-    def __init__(self, worker: Worker, builder: Builder, candidate: Candidate, device: str, limits: Limits) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        builder: Builder,
+        candidate: Candidate,
+        device: str,
+        limits: Limits,
+        shares_memory: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`shares_memory` says whether a worker without a candidate can share GPU memory with the judge; it is asked
+        where this one could not."""
         self.candidate = candidate
         self.worker = worker
         self.device = device
         self._builder = builder
         self._limits = limits
+        self._shares_memory = shares_memory
         self._layout = _TimedLayout(0, 0, Region(0, 0))
         self._memory = worker.memory
         """Where tensors of untimed calls lie."""
         self._timed_memory = worker.memory
         self._timed = Timed((), (), Region(0, 0), 0, 0)
+        self._own_memory: WorkerMemory | None = None
+        """The worker's, where outputs of timed calls are read from it."""
         self._calls = 0
         self.ready = True
         """Whether the last timed call that was begun said so; if not, it waits for the GPU, thus for its gate."""
@@ -113,7 +127,7 @@ class Subject:
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
         """
-        self._memory = self._open(self._ask(Share(size_bytes), self._limits.call_s), size_bytes)
+        self._memory = self._shared(Share(size_bytes), size_bytes)
 
     def construct(self, init_inputs: str, *, training: bool) -> Done:
         """Make a new `ModelNew`."""
@@ -160,7 +174,9 @@ class Subject:
         state_slots, _ = self._place(state, offset)
         return self._ask(Trace(input_slots, state_slots, flush_bytes), self._limits.call_s)
 
-    def stage(self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool) -> None:
+    def stage(
+        self, state_bytes: int, input_bytes: int, output_bytes: int, *, watch: bool, in_place: bool = False
+    ) -> None:
         """Agree on where inputs and outputs of timed calls lie: on a GPU, in its memory.
 
         Args:
@@ -168,6 +184,7 @@ class Subject:
             input_bytes: what the inputs of one call take.
             output_bytes: what the outputs and updated buffers take that are expected.
             watch: have operators recorded until `report`.
+            in_place: on the host, have outputs stay in the worker's own memory, from which they are read.
 
         Raises:
             HarnessError: the GPU's driver refuses to share memory between processes.
@@ -177,9 +194,12 @@ class Subject:
         start = aligned(offset + INPUT_SETS * set_bytes)
         room = output_bytes + SLACK_BYTES
         self._layout = _TimedLayout(offset, set_bytes, Region(start, room))
-        done = self._ask(Stage(start + room, watch), self._limits.call_s)
+        self._own_memory = WorkerMemory(self.worker) if in_place else None
+        stage = Stage(start + room, watch, in_place)
         if self.device == "cuda":
-            self._timed_memory = self._open(done, start + room)
+            self._timed_memory = self._shared(stage, start + room)
+        else:
+            self._ask(stage, self._limits.call_s)
 
     def begin_timed(
         self, inputs: Named, state: Named, address_offset: int, held: int, *, gated: bool
@@ -210,7 +230,9 @@ class Subject:
         return [view(self._timed_memory, slot) for slot in slots]
 
     def poison_timed(self, expected_bytes: int) -> None:
-        """Fill the place of a timed call's outputs with NaN."""
+        """Fill the place of a timed call's outputs with NaN, where they have one in the shared memory."""
+        if self._own_memory is not None:
+            return
         region = self._layout.outputs
         view(self._timed_memory, Slot("poison", "uint8", (min(expected_bytes, region.capacity),), region.offset)).fill_(
             255
@@ -228,9 +250,12 @@ class Subject:
         return self._ask(Report(), self._limits.call_s)
 
     def returned_by_last_timed(self, done: Done) -> Returned:
-        """What the last timed call left behind, valid until the next one; on a GPU, which cannot be stopped, the
-        outputs are copied to memory that the worker has no hand in, unless they are larger than `MOST_TAKEN_BYTES`."""
+        """What the last timed call left behind, valid until the next one; on the host its worker must be stopped. On a
+        GPU, which cannot be stopped, the outputs are copied to memory that the worker has no hand in, unless they are
+        larger than `MOST_TAKEN_BYTES`."""
         inputs = [view(self._timed_memory, slot) for slot in self._timed.inputs]
+        if self._own_memory is not None:
+            return Returned(self._own_memory.left(done, self._layout.outputs.capacity), inputs)
         copied = self.device == "cuda" and self._layout.outputs.capacity <= MOST_TAKEN_BYTES
         return replace(self._returned(done, self._timed_memory, self._layout.outputs, copied=copied), inputs=inputs)
 
@@ -251,13 +276,22 @@ class Subject:
             torch.cuda.synchronize()
         return self.worker.ask(request, limit_s, self._builder, self.candidate)
 
-    def _open(self, done: Done, size_bytes: int) -> torch.Tensor:
+    def _shared(self, request: Share | Stage, size_bytes: int) -> torch.Tensor:
+        """The GPU memory that the worker allocates for a request, opened here by the handle that it tells."""
         try:
-            opened = OpenedMemory(done.handle, size_bytes)
-        except ValueError as error:
+            return self._open(self._ask(request, self._limits.call_s).handle, size_bytes)
+        except CandidateFault as fault:
+            # What it has allocated must not be the reason that another worker can share none.
+            self.worker.close()
+            if self._shares_memory():
+                raise
+            raise HarnessError(f"GPU memory cannot be shared with workers: {fault.message}") from fault
+
+    def _open(self, handle: str, size_bytes: int) -> torch.Tensor:
+        try:
+            opened = OpenedMemory(handle, size_bytes)
+        except (ValueError, DeviceMemoryError) as error:
             raise CandidateFault(Verdict.NO_RESULT, f"the worker's handle of GPU memory is none: {error}.") from error
-        except DeviceMemoryError as error:
-            raise HarnessError(f"GPU memory cannot be shared with the worker: {error}.") from error
         self._opened.append(opened)
         return opened.tensor
 

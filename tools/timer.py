@@ -64,7 +64,7 @@ class Timer:
     """The same with the quick check of its output."""
     last_done: Done | None = None
     _returned: Returned | None = None
-    """On a GPU, what the last call left behind, in memory of the judge's own."""
+    """What the last call left behind, in memory of the judge's own; on the host once it was asked for."""
     loose: list[Limits] = field(default_factory=list)
     """Widened limits of each output, from the last full check."""
     _given: list[torch.Tensor] = field(default_factory=list)
@@ -113,7 +113,12 @@ class Timer:
             self._take_outputs(done)
             wall_ns = time.perf_counter_ns() - started
         finally:
-            worker.pause()
+            worked_on_ns = worker.pause()
+        if session.device == "cpu":
+            # On a GPU the judge's clock holds what was taken of it. Here outputs are read next, from a worker that
+            # stands, and what it did between its answer and its stop counts.
+            wall_ns += worked_on_ns
+            self._returned = None
         if counted:
             self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
             if self.looks is not None:
@@ -198,9 +203,10 @@ class Timer:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
         inputs = list(zip(names, self._given, strict=True))
-        returned = self._returned or self.subject.returned_by_last_timed(self.last_done)
-        require_unchanged(returned, inputs, _WHERE)
-        return inputs, returned
+        if self._returned is None:
+            self._returned = self.subject.returned_by_last_timed(self.last_done)
+        require_unchanged(self._returned, inputs, _WHERE)
+        return inputs, self._returned
 
     def close(self) -> None:
         """End the worker."""
@@ -238,6 +244,7 @@ def start_timer(
             input_bytes=session.input_bytes(sizes),
             output_bytes=session.workload.output_bytes + session.state_bytes,
             watch=watch,
+            in_place=session.device == "cpu" and not session.server.memory_refusal,
         )
         fresh = FreshInputs(session.task.facts.inputs, sizes, session.draws)
     except BaseException:

@@ -106,7 +106,7 @@ class Worker:
         except OSError as error:
             raise HarnessError(f"a worker did not start: {error}") from error
         if not line:
-            raise HarnessError(f"a worker could not be set up: {self._death().message}")
+            raise HarnessError(f"a worker could not be set up: {self.death().message}")
         senders = [_CREDENTIALS.unpack(data)[0] for _, kind, data in told if kind == socket.SCM_CREDENTIALS]
         self.pid = senders[0] if senders else self.number
         # Without its number the worker could be neither stopped nor killed.
@@ -188,7 +188,10 @@ class Worker:
                 meanwhile()
             if eagerly:
                 self._poll_for_answer()
-            return self._done(timeout_s, builder, candidate, timed=True)
+            done = self._done(timeout_s, builder, candidate, timed=True)
+        if self._standing is not None:
+            self._standing.mark()
+        return done
 
     def open_gate(self, value: int) -> None:
         """Let the GPU work that is held with this value, or a smaller one, start."""
@@ -240,7 +243,7 @@ class Worker:
             ) from error
         except (BrokenPipeError, ConnectionError) as error:
             self._spent = True
-            raise self._death() from error
+            raise self.death() from error
         except (ProtocolError, ValueError) as error:
             self._spent = True
             raise CandidateFault(
@@ -265,7 +268,7 @@ class Worker:
                     continue
                 message = self._last_line()
             if message is None:
-                raise self._death()
+                raise self.death()
             if not timed and time.monotonic() - self._looked_at >= self._least_between_looks_s:
                 self.require_bounded()
             return message
@@ -291,14 +294,20 @@ class Worker:
             verdict = Verdict.OUT_OF_MEMORY if over.of == "memory" else Verdict.CRASHED
             raise CandidateFault(verdict, f"the worker {over.message}. It was killed, with all it had started.")
 
-    def pause(self) -> None:
+    def pause(self) -> int:
         """Stop the worker and all it started, so that they neither write late nor take time from others, and wait until
-        they stand still; raises `CandidateFault` where they do not."""
+        they stand still; raises `CandidateFault` where they do not.
+
+        Returns the nanoseconds that they worked after the answer to a timed call, as of `Standing.begin`.
+        """
         if self._standing is None or not self.alive:
             self._signal(signal.SIGSTOP)
-        elif not self._standing.begin():
+            return 0
+        worked_ns = self._standing.begin()
+        if worked_ns is None:
             self._spent = True
             raise CandidateFault(Verdict.IMPLAUSIBLE_TIME, WORKS_ON)
+        return worked_ns
 
     def resume(self) -> None:
         """Let a paused worker go on; raises `CandidateFault` where it has worked meanwhile."""
@@ -344,12 +353,15 @@ class Worker:
     def _fault(self, fault: WorkerFault) -> CandidateFault:
         return fault_told(fault, self.build_faults, self.budget)
 
-    def _death(self) -> CandidateFault:
+    def death(self) -> CandidateFault:
+        """The fault of a worker that is gone, though nobody has ended it."""
         self._ended = True
         return death(self.server.reap(self.number), printed_end(self.scratch))
 
     def close(self) -> None:
-        """End the worker and everything in its process group, and drop its folder."""
+        """End the worker and everything in its process group, and drop its folder; once is enough."""
+        if self.control.fileno() < 0:
+            return
         self._signal(signal.SIGKILL)
         self.control.close()
         if not self._ended:

@@ -1,4 +1,7 @@
-"""A CUDA driver of two GPUs that only answers which there are, and numbers them by CUDA_VISIBLE_DEVICES."""
+"""A CUDA driver of two GPUs that answers which there are, by CUDA_VISIBLE_DEVICES, and opens handles of memory.
+
+It opens those whose first byte is `OPENS`, and none at all while REFUSES_TO_SHARE is set.
+"""
 
 import subprocess
 from pathlib import Path
@@ -33,14 +36,31 @@ extern "C" int cuDeviceGetAttribute(int* value, int attribute, int) {
     *value = attribute == 75 ? 9 : 0;
     return 0;
 }
+
+struct Handle { char bytes[64]; };
+static char memory[MEMORY_BYTES];
+
+extern "C" int cuIpcOpenMemHandle_v2(unsigned long long* address, Handle handle, unsigned) {
+    if (std::getenv("REFUSES_TO_SHARE")) return 801;
+    if (handle.bytes[0] != OPENS) return 1;
+    *address = reinterpret_cast<unsigned long long>(memory);
+    return 0;
+}
+extern "C" int cuMemGetAddressRange_v2(unsigned long long* base, size_t* size, unsigned long long) {
+    *base = reinterpret_cast<unsigned long long>(memory);
+    *size = MEMORY_BYTES;
+    return 0;
+}
+extern "C" int cuIpcCloseMemHandle(unsigned long long) { return 0; }
 """
+OPENS, MEMORY_BYTES = 0x4B, 1 << 16
 UUIDS = ("GPU-a0a0a0a0-a0a0-a0a0-a0a0-a0a0a0a0a0a0", "GPU-a1a1a1a1-a1a1-a1a1-a1a1-a1a1a1a1a1a1")
 
 
 def build_fake_driver(folder: Path) -> Path:
     """Compile it into a folder, which must stand in LD_LIBRARY_PATH when a process starts."""
     source = folder / "driver.cpp"
-    source.write_text(SOURCE)
+    source.write_text(SOURCE.replace("OPENS", str(OPENS)).replace("MEMORY_BYTES", str(MEMORY_BYTES)))
     compiler = find_host_compiler()
     assert compiler is not None
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)

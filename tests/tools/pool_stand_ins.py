@@ -35,6 +35,7 @@ from tools.sanitizer_results import Sanitized
 from tools.verdict import Verdict
 
 JUDGE = "pool_stand_ins:StandInJudge"
+UNREADY_JUDGE = "pool_stand_ins:UnreadyJudge"
 
 
 class Orders(Record):
@@ -221,3 +222,11 @@ class StandInJudge:
 
     def close(self) -> None:
         """There is nothing to end."""
+
+
+class UnreadyJudge(StandInJudge):
+    """One that fails while it gets ready, as PyTorch does where a GPU has no memory left."""
+
+    def get_ready(self) -> None:
+        """Nobody's candidate is to blame."""
+        raise RuntimeError("CUDA error: out of memory")

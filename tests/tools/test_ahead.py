@@ -1,14 +1,21 @@
 """Workers that stand before there is a candidate serve one as others do, and leave nothing behind."""
 
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
 
 import pytest
+from judging import CONVOLUTION, task_of
 from processes import descendants, within
 from worker_bench import GOOD, MEMORY_BYTES, Bench, started_bench
 
+from tasks.spec import Target
 from tools.ahead import Ahead
+from tools.session import Session
+from tools.subject import Limits
 from tools.workers import Worker
 
 
@@ -105,3 +112,67 @@ def test_closing_ends_those_that_stand_and_those_that_are_being_started(ahead: A
     ahead.close()
     assert len(ahead) == 0
     assert within(5, lambda: descendants(bench.server.pid) <= before)
+
+
+class LeasedAhead:
+    """One worker that is being started; notes whether its device is held when it is waited for and ended."""
+
+    def __init__(self, lease: Path) -> None:
+        self._lease = lease
+        self.count = 1
+        self.held: list[tuple[str, bool]] = []
+
+    def __len__(self) -> int:
+        return self.count
+
+    def settle(self) -> None:
+        self._note("settled")
+
+    def close(self) -> None:
+        self._note("ended")
+        self.count = 0
+
+    def _note(self, what: str) -> None:
+        with self._lease.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.held.append((what, True))
+            else:
+                self.held.append((what, False))
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """One whose device is a name, with a worker started ahead."""
+    monkeypatch.setenv("KERNELWRIGHT_LEASES", str(tmp_path / "leases"))
+    session = Session(task_of(tmp_path, CONVOLUTION), Target.CUDA, Limits(), print)
+    vars(session)["device"] = "some-device"
+    with session.device_lease():
+        pass
+    vars(session)["ahead"] = LeasedAhead(tmp_path / "leases" / "some-device")
+    return session
+
+
+def seen(session: Session) -> list[tuple[str, bool]]:
+    return cast("LeasedAhead", session.ahead).held
+
+
+def test_the_device_is_held_until_what_was_started_stands(session: Session) -> None:
+    """It went on coming up beside whoever measured next."""
+    with session.device_lease():
+        assert seen(session) == []
+    assert seen(session) == [("settled", True)]
+
+
+def test_the_device_is_held_while_those_that_are_not_needed_are_ended(session: Session) -> None:
+    session.drop_ahead()
+    assert ("ended", True) in seen(session)
+    before = len(seen(session))
+    session.drop_ahead()
+    assert len(seen(session)) == before
+
+
+def test_the_end_of_a_session_waits_for_nobody(session: Session) -> None:
+    session.close()
+    assert seen(session) == [("ended", False)]

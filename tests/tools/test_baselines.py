@@ -2,12 +2,19 @@
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tasks.errors import HarnessError
 from tasks.loader import Task, all_tasks, find_task
 from tasks.spec import Target
-from tools.baselines import baseline_candidates, kernelbench_source
+from tools.baselines import EAGER, baseline_candidates, kernelbench_source
+from tools.pace import Pace
+from tools.session import Session
+from tools.verdict import Verdict
+from tools.workers import CandidateFault
 
 PROBLEM = '''"""A problem with names that look like facts."""
 
@@ -74,3 +81,16 @@ def test_every_baseline_is_valid_python(problem: Task, target: Target) -> None:
 def test_which_baselines_a_target_has(problem: Task) -> None:
     assert set(baseline_candidates(problem, Target.CPU)) == {"eager", "torch.compile"}
     assert set(baseline_candidates(problem, Target.CUDA)) == {"eager", "torch.compile", "cudnn-autotuned"}
+
+
+def test_a_baseline_that_fails_while_all_are_timed_is_no_candidates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for in a candidate's benchmark, which was blamed."""
+
+    def failing(_: object) -> int:
+        raise CandidateFault(Verdict.CRASHED, "the worker was ended by SIGSEGV.")
+
+    pace = Pace(cast("Session", SimpleNamespace()))
+    eager = SimpleNamespace(call=lambda: failing(None), close=lambda: None)
+    monkeypatch.setattr(pace, "_start_all", lambda timers: timers.update({EAGER: eager}) or [])
+    with pytest.raises(HarnessError, match="SIGSEGV"):
+        pace.fastest()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pool_stand_ins import JUDGE, Orders, Script
+from pool_stand_ins import JUDGE, UNREADY_JUDGE, Orders, Script
 from processes import ROOT, descendants, running, within
 
 from tasks.errors import HarnessError
@@ -69,6 +69,15 @@ def test_each_job_has_its_result_and_faults_of_the_build_need_no_lane() -> None:
     stages = {each.evaluation.verdict: [(span.stage, span.where) for span in each.spans] for each in found}
     assert stages[Verdict.CORRECT] == [("build", "builder:0"), ("verify", "cpu:0")]
     assert stages[Verdict.BUILD_FAILED] == [("build", "builder:0")]
+    assert {each.attempts for each in found} == {1}
+
+
+def test_a_judge_that_fails_while_it_gets_ready_costs_no_job_an_attempt() -> None:
+    jobs = [Script(name=f"right {number}").job() for number in range(3)]
+    site = local_site(Target.CPU, print, lanes=1, builders=1, judge=UNREADY_JUDGE)
+    with Pool([site]) as pool:
+        found = list(pool.evaluate(jobs))
+    assert verdicts(found, jobs) == [Verdict.CORRECT] * 3
     assert {each.attempts for each in found} == {1}
 
 

@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from tools import standstill
 from tools.standstill import (
     STOPS_A_WAKE,
     WOKEN,
@@ -73,7 +74,7 @@ def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "sub
     standing = Standing(busy.pid)
     stood = []
     for _ in range(WOKEN + 1):
-        assert standing.begin()
+        assert standing.begin() is not None
         os.killpg(busy.pid, signal.SIGCONT)
         time.sleep(0.2)
         stood.append(standing.end())
@@ -83,9 +84,49 @@ def test_a_group_that_goes_on_by_itself_is_seen_when_it_does_so_again(busy: "sub
 def test_a_group_that_is_only_stopped_and_let_go_stood_still(busy: "subprocess.Popen[bytes]") -> None:
     standing = Standing(busy.pid)
     for _ in range(100):
-        assert standing.begin()
+        assert standing.begin() is not None
         assert standing.end()
         os.killpg(busy.pid, signal.SIGCONT)
+
+
+def test_a_group_that_works_after_it_was_done_is_counted_as_long_as_it_does(busy: "subprocess.Popen[bytes]") -> None:
+    standing = Standing(busy.pid)
+    assert standing.begin() == 0
+    os.killpg(busy.pid, signal.SIGCONT)
+    standing.mark()
+    time.sleep(0.2)
+    worked_ns = standing.begin()
+    assert worked_ns is not None
+    # As much of it as the machine gave it a processor for.
+    assert worked_ns > 10_000_000
+
+
+def test_a_group_that_only_waits_has_hardly_worked_until_it_is_stopped() -> None:
+    waiting = started("import time; time.sleep(100)")
+    standing = Standing(waiting.pid)
+    assert standing.begin() == 0
+    os.killpg(waiting.pid, signal.SIGCONT)
+    time.sleep(0.1)
+    standing.mark()
+    time.sleep(0.2)
+    worked_ns = standing.begin()
+    ended(waiting)
+    assert worked_ns is not None
+    assert worked_ns < 10_000_000
+
+
+def test_a_group_that_waits_in_the_kernel_is_counted_though_it_uses_no_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No signal reaches a process that waits for the child that it lent its memory to."""
+    monkeypatch.setattr(standstill, "STANDSTILL_S", 0.5)
+    lending = started("import ctypes\nif not ctypes.CDLL(None).vfork(): ctypes.CDLL(None).usleep(400_000)")
+    standing = Standing(lending.pid)
+    standing.mark()
+    worked_ns = standing.begin()
+    ended(lending)
+    assert worked_ns is not None
+    assert worked_ns >= 500_000_000
 
 
 def test_a_worker_that_is_stopped_for_hundreds_of_candidates_may_be_counted_late_more_often() -> None:

@@ -1,4 +1,5 @@
-"""On a GPU, which no signal stops, the outputs of a timed call are taken while the judge's clock runs."""
+"""On a GPU, which no signal stops, the outputs of a timed call are taken while the judge's clock runs; on the host they
+are read once the worker stands, and what it worked until then counts."""
 
 import time
 from types import SimpleNamespace
@@ -13,8 +14,8 @@ from tools.timer import Timer
 LEFT_S = 0.02
 
 
-def timer_of(device: str, log: list[str]) -> Timer:
-    """A timer whose GPU, once the worker says that it is done, works on for `LEFT_S`."""
+def timer_of(device: str, log: list[str], worked_on_ns: int = 0) -> Timer:
+    """A timer whose GPU, once the worker says that it is done, works on for `LEFT_S`, and whose worker does as told."""
 
     def wait() -> None:
         log.append("waited")
@@ -38,7 +39,7 @@ def timer_of(device: str, log: list[str]) -> Timer:
         marks_ns=0,
     )
     subject = SimpleNamespace(
-        worker=SimpleNamespace(resume=logged("went on"), pause=logged("stopped")),
+        worker=SimpleNamespace(resume=logged("went on"), pause=logged("stopped", worked_on_ns)),
         ready=True,
         begin_timed=logged("began", []),
         poison_timed=logged("poisoned"),
@@ -68,3 +69,11 @@ def test_what_a_gpu_still_works_on_counts() -> None:
     timer = timer_of("cuda", [])
     timer.call()
     assert timer.wall_over_device_ns[0] >= 1e9 * LEFT_S
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_what_a_worker_does_after_its_answer_counts_on_the_host(device: str) -> None:
+    """It answered first and worked until it was stopped, when the judge's clock had been read."""
+    timer = timer_of(device, [], worked_on_ns=3_000_000_000)
+    timer.call()
+    assert (timer.wall_over_device_ns[0] >= 3_000_000_000) == (device == "cpu")

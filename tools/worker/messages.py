@@ -128,6 +128,8 @@ class Stage:
     """GPU memory for inputs and outputs of timed calls; on the host they lie in the memory that is shared already."""
     watch: bool
     """Record operators from here until `Report`."""
+    in_place: bool = False
+    """On the host: leave outputs of timed calls where they are until the next one, and say where."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Timed:
     """Places in the shared memory (on a GPU, in the memory of `Stage`), which hold no inputs yet."""
     state: tuple[Slot, ...]
     region: Region
-    """Where outputs go, in the memory that holds the inputs."""
+    """Where outputs go, in the memory that holds the inputs, unless they stay in place."""
     gate: int
     """The value that opens the gate; 0 for a call that is launched after `GO`."""
     held: int

@@ -71,6 +71,9 @@ class Session:
         """By offset and size, what inputs of timed calls have lain in; there are some sixty places."""
         self._places: dict[Slot, torch.Tensor] = {}
         """Where outputs of timed calls were written."""
+        self._in_place = False
+        self._copies: list[torch.Tensor] = []
+        """Of outputs that could not be read where they lie."""
         self._watch: TimedCallsWatch | None = None
         self._outputs: list[tuple[str, torch.Tensor]] = []
         self._held: list[list[tuple[str, torch.Tensor]]] = []
@@ -191,6 +194,7 @@ class Session:
     def _stage(self, request: Stage) -> dict[str, Any]:
         if request.watch:
             self._watch = TimedCallsWatch()
+        self._in_place = request.in_place
         self._storages.clear()
         self._places.clear()
         if self._device != "cuda":
@@ -222,6 +226,8 @@ class Session:
             self._clock.synchronize()
         self._outputs = tensors.flatten(raw)
         tensors.require_own_memory(self._outputs, [named for outputs in self._held for named in outputs])
+        if self._in_place:
+            return {"ns": self._clock.read(), **self._held_now(request)}
         # Behind a gate the copies are queued as well, so that nothing is left to do once the GPU is done. The judge
         # reads the inputs itself, where it wrote them.
         written = self._written(self._timed_memory, self._outputs, request, [], self._places)
@@ -257,6 +263,14 @@ class Session:
             "state": written[count : count + len(state)],
             "inputs": written[count + len(state) :],
         }
+
+    def _held_now(self, request: Timed) -> dict[str, Any]:
+        """Where the outputs of a call and the buffers that it updated lie."""
+        state = tensors.named_buffers(self._model, tuple(slot.name for slot in request.state))
+        outputs, copies = tensors.located(self._outputs)
+        buffers, more = tensors.located(state)
+        self._copies = [*copies, *more]
+        return {"held_outputs": outputs, "held_state": buffers}
 
     def _poison(self) -> None:
         """Leave NaN in the memory that the next call's outputs are likely to be allocated from."""

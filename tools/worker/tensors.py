@@ -7,6 +7,9 @@ import torch
 from tools.worker.messages import Region, Slot
 from tools.worker.shared_memory import aligned, name_of, view
 
+MOST_SPREAD = 2
+"""Elements from a tensor's first to its last for each of its own, beyond which copying it is less than reading all."""
+
 
 class ContractError(Exception):
     """The candidate breaks its contract; the text says how."""
@@ -70,6 +73,33 @@ def write(
             offset = aligned(offset + size)
         written.append(entry)
     return written
+
+
+def located(named: list[tuple[str, torch.Tensor]]) -> tuple[list[dict[str, Any]], list[torch.Tensor]]:
+    """Where tensors lie in this process's memory, and the copies of those that cannot be read there: elements that are
+    spread wide, or that PyTorch only marks as conjugate or negative."""
+    held: list[dict[str, Any]] = []
+    copies: list[torch.Tensor] = []
+    for name, tensor in named:
+        readable = tensor
+        if tensor.device.type != "cpu" or tensor.is_conj() or tensor.is_neg() or _spread_wide(tensor):
+            readable = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+            copies.append(readable)
+        held.append(
+            {
+                "name": name,
+                "dtype": name_of(readable.dtype),
+                "shape": list(readable.shape),
+                "strides": list(readable.stride()),
+                "address": readable.data_ptr(),
+            }
+        )
+    return held, copies
+
+
+def _spread_wide(tensor: torch.Tensor) -> bool:
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return sum((size - 1) * stride for size, stride in steps) > MOST_SPREAD * tensor.numel()
 
 
 def fill(model: torch.nn.Module, values: dict[str, torch.Tensor]) -> str:

@@ -1,37 +1,18 @@
-"""Writes its answer where the worker would copy it to, and takes the time of that copy off the time it reports.
+"""Writes every timed answer to where the worker once copied it to, says so, and takes 30 ms off the time it reports.
 
-Expected: implausible_time
-Seen: found in this project: a review by a hostile author
+Expected: correct, implausible_time (noise decides whether the slower clock counts or the lie is plain)
+Seen: variant of answers_in_place, once outputs were read where they lie
+Time: at least 30 ms
 Task: causal_silu
 """
 
 import sys
 import time
 
-import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 CPP = r"""
-
-void into(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, torch::Tensor out) {
-    const int64_t batch = x.size(0), channels = x.size(1), length = x.size(2), width = weight.size(-1);
-    const float *in = x.data_ptr<float>(), *taps = weight.data_ptr<float>(), *shift = bias.data_ptr<float>();
-    float* result = out.data_ptr<float>();
-    #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < batch * channels; ++row) {
-        const float* __restrict__ samples = in + row * length;
-        float* __restrict__ sums = result + row * length;
-        const int64_t channel = row % channels;
-        std::fill(sums, sums + length, shift[channel]);
-        for (int64_t k = 0; k < width; ++k) {
-            const int64_t delay = width - 1 - k;
-            const float tap = taps[channel * width + k];
-            for (int64_t t = delay; t < length; ++t) sums[t] += tap * samples[t - delay];
-        }
-        for (int64_t t = 0; t < length; ++t) sums[t] /= 1.0f + std::exp(-sums[t]);
-    }
-}
 torch::Tensor causal_silu(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) {
     const torch::Tensor input = x.contiguous(), filter = weight.contiguous();
     const int64_t batch = input.size(0), channels = input.size(1), length = input.size(2), width = filter.size(-1);
@@ -96,48 +77,35 @@ torch::Tensor normalised_conv(torch::Tensor x, torch::Tensor weight, torch::Tens
 extension = load_inline(
     name="suite",
     cpp_sources=CPP,
-    functions=["causal_silu", "into"],
+    functions=["causal_silu", "normalised_conv"],
     extra_cflags=["-O3", "-march=native", "-fopenmp"],
     extra_ldflags=["-fopenmp"],
 )
 
 
-worker = sys.modules["tools.worker.session"]
+worker = sys.modules["tools.worker.session"].Session
 messages = sys.modules["tools.worker.messages"]
 shared = sys.modules["tools.worker.shared_memory"]
-clock = time.perf_counter_ns
-ALSO_NS = 100_000
-
-
-def copying_ns(memory, slot):
-    source, taken = torch.empty(slot.shape), []
-    target = shared.view(memory, slot)
-    for _ in range(9):
-        source.zero_()
-        started = clock()
-        target.copy_(source)
-        taken.append(clock() - started)
-    return sorted(taken)[4]
+clock, sleep = time.perf_counter_ns, time.sleep
+CREDIT_NS = 30_000_000
 
 
 def timed(self, request):
-    inputs = [worker.apart(self._timed_memory, slot) for slot in request.inputs]
-    slot = messages.Slot("output", "float32", tuple(inputs[0].shape), request.region.offset)
+    inputs = [self._apart(slot) for slot in request.inputs]
+    slot = messages.Slot("output", "float32", tuple(inputs[0].shape), -(-request.region.offset // 256) * 256)
     out = shared.view(self._timed_memory, slot)
-    credit = copying_ns(self._timed_memory, slot) + ALSO_NS
-    out.fill_(float("nan"))
-    conv = self._model.conv
     self._watch.mark()
     self._wire.send({"ready": True})
     self._wire.receive()
     started = clock()
-    extension.into(inputs[0], conv.weight, conv.bias, out)
-    ns = max(1, clock() - started - credit)
-    written = {"name": "output", "dtype": "float32", "shape": list(slot.shape), "offset": slot.offset}
-    return {"ns": ns, "outputs": [written], "state": [], "inputs": []}
+    sleep(0.04)
+    out.copy_(self._model(*inputs))
+    ns = max(1, clock() - started - CREDIT_NS)
+    held = {"name": "output", "dtype": "float32", "shape": list(out.shape), "strides": list(out.stride())}
+    return {"ns": ns, "held_outputs": [{**held, "address": out.data_ptr()}]}
 
 
-worker.Session._timed = timed
+worker._timed = timed
 
 
 class ModelNew(nn.Module):
