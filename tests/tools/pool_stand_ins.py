@@ -117,6 +117,7 @@ class StandInJudge:
         *,
         allow_library: bool,
         fixed_candidates: bool,
+        processes: None,
         progress: Callable[[str], None],
     ) -> None:
         StandInJudge.made += 1
@@ -128,7 +129,7 @@ class StandInJudge:
         self.warm_workers = 0
         self.server_pid = None
         self.leased_s = 0.0
-        assert not allow_library and not fixed_candidates
+        assert not allow_library and not fixed_candidates and processes is None
 
     def get_ready(self) -> None:
         """Nothing is needed."""

@@ -55,7 +55,7 @@ def test_a_lane_that_is_ready_for_nothing_that_is_built_takes_what_was_built_fir
 def test_a_single_job_of_another_task_does_not_wait_for_all_that_keep_coming() -> None:
     queue = PoolQueue([TwoLanes()])
     (state,) = queue.sites
-    state.ready_for[0] = {running("known", "causal_conv").job.task}
+    state.ready_for[0] = {running("known", "causal_conv").job.task: None}
     other = running("other", "depthwise_separable")
     queue.has_built(state, other)
     for number in range(MOST_PASSED_OVER):
