@@ -13,7 +13,7 @@ from tools import bubblewrap
 from tools.confinement import for_worker
 from tools.folders import remove_folder
 from tools.server_process import ServerProcess
-from tools.usage import Budget, identity_of
+from tools.usage import identity_of
 from tools.worker.messages import GATE_BYTES
 from tools.workers import Worker
 
@@ -31,11 +31,8 @@ class ForkServer:
         """`process` is one that others use, too, and end; else this one starts its own."""
         self._owns = process is None
         self._process = ServerProcess(data_limit_bytes, gpu=gpu) if process is None else process
-
-    @property
-    def budget(self) -> Budget:
+        self.budget = self._process.budget
         """What each worker may take."""
-        return self._process.budget
 
     @property
     def pid(self) -> int:
