@@ -18,6 +18,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -38,7 +39,7 @@ from tools.worker.settling import confine, settle  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LAST_SWEEP_S = 2.0
-DRIVERS = tuple(f"/libcuda.so{version}" for version in ("", ".1"))
+DRIVER = re.compile(r"/libcuda\.so[.\d]*$", re.MULTILINE)
 _workers: set[int] = set()
 
 
@@ -61,10 +62,16 @@ def _import_for_all_workers(*more: str) -> None:
 def _import_compiler() -> None:
     """Import what torch.compile needs before the fork. Should that touch the driver, as a PyTorch may that nobody has
     tried this with, begin anew without it."""
+    before = _has_driver()
     with contextlib.suppress(Exception):
         _import_for_all_workers("torch._inductor.compile_fx")
-    if any(line.rstrip().endswith(DRIVERS) for line in Path("/proc/self/maps").read_text().splitlines()):
+    if _has_driver() and not before:
+        print("importing torch.compile loads the CUDA driver: it is left to each baseline", flush=True)
         os.execv(sys.executable, [sys.executable, "-I", __file__, sys.argv[1], "plain", *sys.argv[3:]])
+
+
+def _has_driver() -> bool:
+    return DRIVER.search(Path("/proc/self/maps").read_text()) is not None
 
 
 def _find_keys() -> list[Callable[[], object]]:

@@ -1,0 +1,161 @@
+"""The fork server's process: what needs no PyTorch, what several use, and what is imported for torch.compile."""
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_driver import build_fake_driver
+from processes import ROOT
+from worker_bench import GOOD, MEMORY_BYTES, Bench
+
+from tasks.spec import Target
+from tools.build import Builder
+from tools.fork_server import ForkServer
+from tools.server_process import Processes, ServerProcess
+from tools.servers import Servers
+from tools.toolchain import find_toolchain
+
+IMPORTED = """
+import sys
+raise RuntimeError("torch._inductor.compile_fx" in sys.modules)
+"""
+KEYS = """
+from torch._inductor.codecache import torch_key
+from torch._inductor.runtime.triton_compat import triton_key
+import time
+began = time.perf_counter()
+torch_key(), triton_key()
+raise RuntimeError(time.perf_counter() - began < 0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ServerProcess]:
+    made = ServerProcess.for_target(Target.CPU, compiles=True)
+    yield made
+    made.close()
+
+
+def bench_of(process: ServerProcess | None = None) -> Bench:
+    return Bench(ForkServer(process=process), Builder(find_toolchain()))
+
+
+def python(code: str) -> str:
+    """What a program prints that is started as processes of the pool are."""
+    argv = [sys.executable, "-P", "-c", textwrap.dedent(code)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_it_is_started_without_pytorch() -> None:
+    """Starting it only after the judge's own import of PyTorch took every process of a pool two seconds more."""
+    assert (
+        python("import sys, tools.pool_process; print('torch' in sys.modules, 'numpy' in sys.modules)") == "False False"
+    )
+
+
+def test_several_fork_servers_use_it_and_none_of_them_ends_it(process: ServerProcess) -> None:
+    one, other = bench_of(process), bench_of(process)
+    with one.worker() as worker:
+        one.load(worker, GOOD)
+        with other.worker() as another:
+            other.load(another, GOOD)
+            assert worker.number != another.number
+        other.server.close()
+        assert worker.alive and not one.server.ended(worker.number)
+    assert one.server.pid == other.server.pid == process.pid
+
+
+def test_only_what_compiles_imports_for_it(process: ServerProcess) -> None:
+    assert "RuntimeError: True" in bench_of(process).fault(IMPORTED).message
+    plain = bench_of()
+    try:
+        assert "RuntimeError: False" in plain.fault(IMPORTED).message
+    finally:
+        plain.server.close()
+
+
+def test_a_worker_that_may_compile_finds_the_hashes_of_pytorch_and_triton_made(process: ServerProcess) -> None:
+    """Each baseline hashed all files of both: a second and a half."""
+    bench = bench_of(process)
+    worker = bench.server.spawn(MEMORY_BYTES, trusted=True)
+    try:
+        with pytest.raises(Exception, match="RuntimeError: True"):
+            bench.load(worker, KEYS)
+    finally:
+        worker.close()
+
+
+def test_where_importing_the_compiler_loads_the_driver_it_begins_anew_without(tmp_path: Path) -> None:
+    """What has touched the driver can fork no worker that uses CUDA."""
+    driver = build_fake_driver(tmp_path) / "libcuda.so.1"
+    said = python(f"""
+        import ctypes, importlib, os, sys
+        sys.argv = ["fork_server.py", "7", "compiles", "/some/folder"]
+        from tools.worker import fork_server
+        importlib.import_module = lambda name: ctypes.CDLL({str(driver)!r}) if "inductor" in name else None
+        os.execv = lambda program, argv: print(argv[-3:])
+        fork_server._import_compiler()
+        fork_server._import_compiler()
+    """)
+    # The second time it was there before.
+    assert said.splitlines()[1:] == ["['7', 'plain', '/some/folder']"]
+
+
+class Fake:
+    """In place of a process."""
+
+    def __init__(self, *, compiles: bool) -> None:
+        self.compiles = compiles
+        self.closed = False
+        self.pid = id(self)
+
+    @classmethod
+    def for_target(cls, _target: Target, *, compiles: bool = False) -> "Fake":
+        return cls(compiles=compiles)
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.servers.ServerProcess", Fake)
+
+
+def kinds(processes: Processes | None) -> list[bool]:
+    assert processes is not None
+    return [server.compiles for server in processes if isinstance(server, Fake)]
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_lane_has_one_for_baselines_and_a_builder_has_none() -> None:
+    lane, builder = Servers("lane"), Servers("builder")
+    assert kinds(lane.of(Target.CPU)) == [False, True]
+    assert kinds(builder.of(Target.CPU)) == [False]
+    assert lane.of(Target.CPU) is lane.of(Target.CPU)
+    assert len(lane.pids) == 2
+
+
+@pytest.mark.usefixtures("fakes")
+def test_what_may_have_failed_is_replaced_and_ends_with_the_last_that_uses_it() -> None:
+    servers = Servers("lane")
+    first = servers.of(Target.CPU)
+    servers.replace(first)
+    second = servers.of(Target.CPU)
+    assert first is not None
+    assert second is not None
+    assert second is not first
+    servers.end_unused([first])
+    assert not any(server.closed for server in (*first, *second) if isinstance(server, Fake))
+    assert len(servers.pids) == 4
+    servers.end_unused([second, None])
+    assert [server.closed for server in (*first, *second) if isinstance(server, Fake)] == [True, True, False, False]
+    servers.close()
+    assert all(server.closed for server in second if isinstance(server, Fake))
+    assert not servers.pids
