@@ -66,6 +66,7 @@ class Pace:
         for name, candidate in others.items():
             self._start(name, candidate)
         if lock is None:
+            self._session.progress("waiting: another process is compiling the same baseline")
             with compiling(compiled) or contextlib.nullcontext():
                 self._start(COMPILED, compiled)
 

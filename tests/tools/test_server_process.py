@@ -3,17 +3,21 @@
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from fake_driver import build_fake_driver
 from processes import ROOT
 from worker_bench import GOOD, MEMORY_BYTES, Bench
 
+from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.build import Builder
 from tools.fork_server import ForkServer
+from tools.jobs import Job, JobTask
+from tools.pool_process import Judges
 from tools.server_process import Processes, ServerProcess
 from tools.servers import Servers
 from tools.toolchain import find_toolchain
@@ -106,6 +110,23 @@ def test_where_importing_the_compiler_loads_the_driver_it_begins_anew_without(tm
     assert said.splitlines()[1:] == ["['7', 'plain', '/some/folder']"]
 
 
+class FakeJudge:
+    """Has what `Judges` asks of a judge."""
+
+    warm_workers = 0
+    idle_neighbours = 0
+    server_pid = None
+
+    def __init__(self, task: Task, _target: Target, *, processes: Processes, **_named: object) -> None:
+        self.task = task
+        self.processes = processes
+        self.closed = False
+
+    def close(self) -> None:
+        assert not any(ended(self.processes))
+        self.closed = True
+
+
 class Fake:
     """In place of a process."""
 
@@ -128,9 +149,19 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.servers.ServerProcess", Fake)
 
 
-def kinds(processes: Processes | None) -> list[bool]:
+def fakes_of(processes: Processes | None) -> list[Fake]:
+    """What is in the place of processes."""
     assert processes is not None
-    return [server.compiles for server in processes if isinstance(server, Fake)]
+    servers: Iterable[object] = filter(None, processes)
+    return [server for server in servers if isinstance(server, Fake)]
+
+
+def kinds(processes: Processes | None) -> list[bool]:
+    return [server.compiles for server in fakes_of(processes)]
+
+
+def ended(*several: Processes | None) -> list[bool]:
+    return [server.closed for processes in several for server in fakes_of(processes)]
 
 
 @pytest.mark.usefixtures("fakes")
@@ -148,14 +179,34 @@ def test_what_may_have_failed_is_replaced_and_ends_with_the_last_that_uses_it() 
     first = servers.of(Target.CPU)
     servers.replace(first)
     second = servers.of(Target.CPU)
-    assert first is not None
-    assert second is not None
     assert second is not first
     servers.end_unused([first])
-    assert not any(server.closed for server in (*first, *second) if isinstance(server, Fake))
+    assert not any(ended(first, second))
     assert len(servers.pids) == 4
     servers.end_unused([second, None])
-    assert [server.closed for server in (*first, *second) if isinstance(server, Fake)] == [True, True, False, False]
+    assert ended(first, second) == [True, True, False, False]
     servers.close()
-    assert all(server.closed for server in second if isinstance(server, Fake))
+    assert all(ended(second))
     assert not servers.pids
+
+
+@pytest.mark.usefixtures("fakes")
+def test_judges_share_them_and_one_that_is_forgotten_leaves_the_others_theirs() -> None:
+    servers = Servers("lane")
+    make: Any = FakeJudge
+    judges = Judges(make, servers, print)
+    causal, depthwise = (
+        Job(task=JobTask.of(find_task(name)), target=Target.CPU, text="")
+        for name in ("causal_conv", "depthwise_separable")
+    )
+    first, second = (cast(FakeJudge, judges.of(job)) for job in (causal, depthwise))
+    assert first.processes is second.processes
+    judges.forget(causal)
+    assert first.closed
+    again = cast(FakeJudge, judges.of(causal))
+    assert again.processes is not second.processes
+    judges.forget(depthwise)
+    assert all(ended(second.processes))
+    judges.close()
+    assert again.closed
+    assert all(ended(again.processes))
