@@ -85,6 +85,8 @@ class Pace:
             self._prepared[name].call()
 
     def _time_all(self) -> None:
+        # What failed while others were building is tried again.
+        self._failed.clear()
         try:
             self.prepare()
             for name, timer in list(self._prepared.items()):

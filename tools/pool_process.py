@@ -262,7 +262,7 @@ def main() -> None:
             threading.Thread(target=_prepare_builds, daemon=True).start()
         if servers is not None:
             # They import PyTorch, too.
-            servers.of(first.job.target)
+            servers.start(first.job.target)
         serve(role, pool, lines, first, getattr(importlib.import_module(module), name), servers)
     finally:
         if servers is not None:

@@ -123,9 +123,18 @@ class ServerProcess:
             socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], list(descriptors))
             return self._wire.receive()
 
+    def await_ready(self) -> None:
+        """Wait until it has imported what it is to import; raises HarnessError where it ends before."""
+        if self.ask({"ended": {"pid": self._process.pid}}) is None:
+            raise HarnessError(f"the fork server ended:\n{self.logged()}")
+
+    def hang_up(self) -> None:
+        """Have it end, with its workers; does not wait for it."""
+        self._socket.close()
+
     def close(self) -> None:
         """End it; its workers die with it."""
-        self._socket.close()
+        self.hang_up()
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:

@@ -1,11 +1,13 @@
 """The fork servers of one process of the pool: started before it imports PyTorch, and shared by all its judges."""
 
 import contextlib
+import threading
 from collections.abc import Collection
 
 from tasks.errors import KernelwrightError
 from tasks.spec import Target
 from tools.jobs import Role
+from tools.lease import building
 from tools.server_process import Processes, ServerProcess
 
 
@@ -20,9 +22,27 @@ class Servers:
         self._role = role
         self._given: dict[Target, Processes] = {}
         self._replaced: list[Processes] = []
+        self._starting = threading.Lock()
+
+    def start(self, target: Target) -> None:
+        """Have them start beside whatever this process does; on the host, a builder's at a time when it may build."""
+        threading.Thread(target=self._start, args=(target,), daemon=True).start()
+
+    def _start(self, target: Target) -> None:
+        with contextlib.suppress(KernelwrightError):
+            if self._role == "lane" or target is Target.CUDA:
+                self.of(target)
+                return
+            with self._starting, building():
+                if (processes := self._of(target)) is not None:
+                    processes.candidates.await_ready()
 
     def of(self, target: Target) -> Processes | None:
         """Those to use now; None where they cannot be started, which a judge that starts its own will tell of."""
+        with self._starting:
+            return self._of(target)
+
+    def _of(self, target: Target) -> Processes | None:
         if target not in self._given:
             with contextlib.suppress(KernelwrightError, OSError):
                 self._given[target] = self._started(target)
@@ -47,7 +67,10 @@ class Servers:
     def end_unused(self, used: Collection[Processes | None]) -> None:
         """End what was replaced, but for what is `used`."""
         for processes in [each for each in self._replaced if each not in used]:
-            for server in filter(None, processes):
+            servers = [server for server in processes if server is not None]
+            for server in servers:
+                server.hang_up()
+            for server in servers:
                 server.close()
             self._replaced.remove(processes)
 

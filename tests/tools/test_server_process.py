@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from fake_driver import build_fake_driver
-from processes import ROOT
+from processes import ROOT, within
 from worker_bench import GOOD, MEMORY_BYTES, Bench
 
 from tasks.loader import Task, find_task
@@ -17,6 +18,7 @@ from tasks.spec import Target
 from tools.build import Builder
 from tools.fork_server import ForkServer
 from tools.jobs import Job, JobTask
+from tools.lease import no_builds
 from tools.pool_process import Judges
 from tools.server_process import Processes, ServerProcess
 from tools.servers import Servers
@@ -139,6 +141,12 @@ class Fake:
     def for_target(cls, _target: Target, *, compiles: bool = False) -> "Fake":
         return cls(compiles=compiles)
 
+    def await_ready(self) -> None:
+        """It is."""
+
+    def hang_up(self) -> None:
+        """Nobody waits for it."""
+
     def close(self) -> None:
         assert not self.closed
         self.closed = True
@@ -188,6 +196,22 @@ def test_what_may_have_failed_is_replaced_and_ends_with_the_last_that_uses_it() 
     servers.close()
     assert all(ended(second))
     assert not servers.pids
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_builder_for_the_host_starts_its_own_only_when_it_may_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Importing PyTorch takes a core for seconds, which a measurement would notice."""
+    monkeypatch.setenv("KERNELWRIGHT_LEASES", str(tmp_path))
+    builder, lane = Servers("builder"), Servers("lane")
+    with no_builds(print):
+        builder.start(Target.CPU)
+        lane.start(Target.CPU)
+        assert within(5, lambda: len(lane.pids) == 2)
+        time.sleep(0.3)
+        assert not builder.pids
+    assert kinds(builder.of(Target.CPU)) == [False]
 
 
 @pytest.mark.usefixtures("fakes")
