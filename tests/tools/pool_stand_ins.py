@@ -84,6 +84,8 @@ BRIEFING = Briefing(
     baselines=(),
 )
 """What a model is told before it starts."""
+DIES_GETTING_READY = "STAND_IN_DIES_GETTING_READY"
+"""An environment variable: the file to add a line to before getting ready ends the process."""
 NO_BRIEFING = "STAND_IN_WITHOUT_BRIEFING"
 """An environment variable: where it is set, briefing ends the process."""
 
@@ -132,7 +134,11 @@ class StandInJudge:
         assert not allow_library and not fixed_candidates and processes is None
 
     def get_ready(self) -> None:
-        """Nothing is needed."""
+        """Nothing is needed, unless it is to end the process."""
+        if DIES_GETTING_READY in os.environ:
+            with Path(os.environ[DIES_GETTING_READY]).open("a") as file:
+                file.write(f"{self._task.name}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def compile(self, candidate: Candidate) -> BuildResult:
         """Carry out the orders for building."""

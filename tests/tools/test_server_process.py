@@ -11,10 +11,12 @@ from typing import Any, cast
 import pytest
 from fake_driver import build_fake_driver
 from processes import ROOT, within
+from tiers import needs_bubblewrap, without_bubblewrap
 from worker_bench import GOOD, MEMORY_BYTES, Bench
 
 from tasks.loader import Task, find_task
 from tasks.spec import Target
+from tools import confinement
 from tools.build import Builder
 from tools.fork_server import ForkServer
 from tools.jobs import Job, JobTask
@@ -35,6 +37,14 @@ import time
 began = time.perf_counter()
 torch_key(), triton_key()
 raise RuntimeError(time.perf_counter() - began < 0.05)
+"""
+
+HEADERS = """
+import os
+from torch._inductor.codecache import _HEADER_DIR
+os.makedirs(_HEADER_DIR)
+with open(os.path.join(_HEADER_DIR, "header.h"), "w") as file:
+    file.write("// Mine.")
 """
 
 
@@ -94,6 +104,26 @@ def test_a_worker_that_may_compile_finds_the_hashes_of_pytorch_and_triton_made(p
             bench.load(worker, KEYS)
     finally:
         worker.close()
+
+
+@pytest.mark.parametrize("namespaces", [pytest.param(True, marks=needs_bubblewrap), False])
+def test_a_worker_that_may_compile_writes_headers_where_pytorch_wants_them(
+    namespaces: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PyTorch keeps the folder of the time when it was imported, which no worker could write: without its headers,
+    torch.compile was no baseline on the host."""
+    monkeypatch.setenv("KERNELWRIGHT_CACHE", str(tmp_path))
+    if not namespaces:
+        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
+    process = ServerProcess.for_target(Target.CPU, compiles=True)
+    try:
+        bench = bench_of(process)
+        worker = bench.server.spawn(MEMORY_BYTES, trusted=True)
+        bench.load(worker, HEADERS + GOOD)
+        worker.close()
+    finally:
+        process.close()
+    assert [path.read_text() for path in tmp_path.rglob("header.h")] == ["// Mine."]
 
 
 def test_where_importing_the_compiler_loads_the_driver_it_begins_anew_without(tmp_path: Path) -> None:
