@@ -1,8 +1,11 @@
 """The fork server's process: what needs no PyTorch, what several use, and what is imported for torch.compile."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 from fake_driver import build_fake_driver
-from processes import ROOT, within
+from processes import ROOT, descendants, running, within
 from tiers import needs_bubblewrap, without_bubblewrap
 from worker_bench import GOOD, MEMORY_BYTES, Bench
 
@@ -19,8 +22,9 @@ from tasks.spec import Target
 from tools import confinement
 from tools.build import Builder
 from tools.fork_server import ForkServer
-from tools.jobs import Job, JobTask
+from tools.jobs import Ask, Job, JobTask
 from tools.lease import no_builds
+from tools.members import MemberEndedError, MemberProcess
 from tools.pool_process import Judges
 from tools.server_process import Processes, ServerProcess
 from tools.servers import Servers
@@ -140,6 +144,38 @@ def test_where_importing_the_compiler_loads_the_driver_it_begins_anew_without(tm
     """)
     # The second time it was there before.
     assert said.splitlines()[1:] == ["['7', 'plain', '/some/folder']"]
+
+
+def test_a_lane_that_is_killed_while_all_import_leaves_none_of_them(task_ask: Ask) -> None:
+    member = MemberProcess("lane", print)
+
+    def ask() -> None:
+        with pytest.raises(MemberEndedError):
+            member.ask(task_ask)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        assert within(20, lambda: sum(b"fork_server.py" in arguments(pid) for pid in descendants(member.pid)) >= 2)
+        started = descendants(member.pid)
+        os.kill(member.pid, signal.SIGKILL)
+        assert within(30, lambda: not any(map(running, started)))
+    finally:
+        member.close()
+        asking.join()
+
+
+def arguments(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def task_ask() -> Ask:
+    job = Job(task=JobTask.of(find_task("causal_conv")), target=Target.CPU, text="")
+    return Ask(job=job, only_get_ready=True)
 
 
 class FakeJudge:
