@@ -72,8 +72,6 @@ class SiteState:
     site: Site
     in_hand: int = 0
     built: deque[Running] = field(default_factory=deque)
-    known: dict[JobTask, Job] = field(default_factory=dict)
-    """The first job of each task; lanes get ready for them while candidates are built."""
     told: dict[int, set[JobTask]] = field(default_factory=dict)
     """The tasks that each lane was told to get ready for: what ends its process is not tried again."""
     ready_for: dict[int, dict[JobTask, None]] = field(default_factory=dict)
@@ -101,6 +99,10 @@ class PoolQueue:
         self._to_build: deque[Running] = deque()
         self._to_ask: deque[Running] = deque()
         """For the lane of any machine: what needs no builder."""
+        self._known: dict[JobTask, Job] = {}
+        """The first job of each task that builders are given; lanes get ready for them while candidates are built."""
+        self._seen: Counter[JobTask] = Counter()
+        """How many jobs of each there were."""
 
     @property
     def room(self) -> int:
@@ -113,8 +115,8 @@ class PoolQueue:
         with self._changed:
             if running.job.begins_with == "builder":
                 self._to_build.append(running)
-                for state in self.sites:
-                    state.known.setdefault(running.job.task, running.job)
+                self._known.setdefault(running.job.task, running.job)
+                self._seen[running.job.task] += 1
             else:
                 self._to_ask.append(running)
             self._changed.notify_all()
@@ -198,15 +200,13 @@ class PoolQueue:
         if state.built or len(ready_for) >= KEPT_TASKS:
             return None
         waiting = Counter(running.job.task for running in self._to_build)
-        # One job more than there are lanes for it makes the first task worth it, because nothing else is to be done.
-        jobs_a_lane = GETTING_READY_JOBS if ready_for else 1
-        lacking = [
-            (state.lanes_ready(task), at, job)
-            for at, (task, job) in enumerate(state.known.items())
-            if task not in told
-            and task not in ready_for
-            and (not state.lanes_ready(task) or waiting[task] > jobs_a_lane * state.lanes_ready(task))
-        ]
+        lacking = []
+        for at, (task, job) in enumerate(self._known.items()):
+            lanes = state.lanes_ready(task)
+            # A lane that is ready for nothing has nothing else to do: one job for each lane makes that worth it.
+            worth = waiting[task] > GETTING_READY_JOBS * lanes if ready_for else self._seen[task] > lanes
+            if task not in told and task not in ready_for and (worth or not lanes):
+                lacking.append((lanes, at, job))
         if not lacking:
             return None
         _, _, job = min(lacking)

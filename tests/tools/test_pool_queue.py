@@ -188,6 +188,16 @@ def test_lanes_get_ready_for_every_task_while_nothing_is_built_and_for_each_once
     assert taken_now(queue, state, 0) is None
 
 
+def test_as_many_lanes_get_ready_for_a_task_as_there_are_jobs_of_it() -> None:
+    """Of several models that work on one task each has a candidate built at first, and no job waits for a builder."""
+    queue = PoolQueue([TwoLanes()])
+    (state,) = queue.sites
+    for number in range(2):
+        queue.put(running(str(number), "causal_conv"))
+        assert isinstance(queue.take(state, "builder", number), Running)
+    assert all(isinstance(taken_now(queue, state, number), Job) for number in (0, 1))
+
+
 def test_a_lane_gets_ready_for_nothing_that_others_are_ready_for_and_that_is_done_soon() -> None:
     queue = PoolQueue([TwoLanes()])
     (state,) = queue.sites
