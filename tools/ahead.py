@@ -7,8 +7,9 @@ That happens while another candidate is being verified or warms up, never during
 from collections.abc import Callable
 
 from tools.candidate_fault import CandidateFault
+from tools.server_process import START_TIMEOUT_S
 from tools.worker.messages import Warm
-from tools.workers import START_TIMEOUT_S, Worker
+from tools.workers import Worker
 
 
 class Ahead:

@@ -20,6 +20,8 @@ Role = Literal["builder", "lane"]
 Question = Literal["evaluate", "briefing", "compile", "verify", "benchmark", "profile", "sanitize", "disassemble"]
 """What a judge is asked: everything about a candidate, what a model is told before it starts, or what one tool asks."""
 
+KEPT_TASKS = 4
+"""So many tasks' judges a process of the pool keeps: on a GPU each holds the context of a warm baseline."""
 
 _STAGES: dict[Question, Stage] = {
     "verify": "verify",

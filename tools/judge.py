@@ -54,6 +54,7 @@ from tools.results import (
 )
 from tools.sanitizer import last_word
 from tools.sanitizer_results import Sanitized
+from tools.server_process import Processes
 from tools.session import Session
 from tools.statistics import median_ns
 from tools.subject import Limits
@@ -85,9 +86,13 @@ class Judge:
         allow_library: bool = False,
         limits: Limits | None = None,
         fixed_candidates: bool = False,
+        processes: Processes | None = None,
         progress: Callable[[str], None] = _quiet,
     ) -> None:
-        """`fixed_candidates` says that all were written before the judge was made: their trials are drawn once."""
+        """`fixed_candidates` says that all were written before the judge was made: their trials are drawn once.
+
+        `processes` fork the workers; they are not ended with this judge, which starts one of its own without them.
+        """
         cache_limit_bytes()  # A wrong value is the caller's mistake, not the fault of an evaluation.
         self.task = task
         self.target = target
@@ -96,7 +101,7 @@ class Judge:
         """Workers of this process's other judges that stand still on the GPU: their warm baselines."""
         self._progress = progress
         self._sandbox = tier(gpu=target is Target.CUDA)
-        self._session = Session(task, target, limits or Limits(), progress)
+        self._session = Session(task, target, limits or Limits(), progress, processes=processes)
         self._fixed_candidates = fixed_candidates
         self._planner = Planner(self._session, fixed_candidates=fixed_candidates)
         self._pace = Pace(self._session)
@@ -299,7 +304,8 @@ class Judge:
         return answered("disassembly", candidate, self._sandbox, disassembled)
 
     def get_ready(self) -> None:
-        """Start what evaluations need; on a GPU also time the baselines, while candidates are still being built."""
+        """Start what evaluations need, while candidates are still being built; on a GPU also time the baselines. On the
+        host, where that must wait until nothing is built, they are at least compiled for fixed candidates."""
         _ = self._session.server
         if self.target is Target.CUDA:
             # While the fork server imports PyTorch: what fixed candidates are asked; for others, who are asked
@@ -307,10 +313,14 @@ class Judge:
             with contextlib.suppress(KernelwrightError), self._session.device_lease():
                 self._planner.plan()
             self.baselines()
+        elif self._fixed_candidates:
+            with contextlib.suppress(KernelwrightError), building():
+                self._planner.plan()
+                self._pace.prepare()
 
     @property
     def server_pid(self) -> int | None:
-        """The process that workers are forked from; None before the first of them."""
+        """The process of its own that workers are forked from; None before the first of them."""
         return self._session.server_pid
 
     @property
@@ -321,7 +331,7 @@ class Judge:
     @property
     def warm_workers(self) -> int:
         """How many workers this judge keeps between evaluations."""
-        return int(self._pace.warm) + self._session.standing_ahead
+        return self._pace.warm + self._session.standing_ahead
 
     def baselines(self) -> tuple[Baseline, ...]:
         """PyTorch's own times on the benchmark shape, measured once a session; empty where nothing can be run here."""

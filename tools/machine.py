@@ -158,6 +158,13 @@ def _host() -> Machine:
     )
 
 
+def cache_bytes(target: Target) -> int:
+    """The size of a target's last-level cache, without measuring anything."""
+    if target is Target.CPU:
+        return _host_cache_bytes()
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
+
+
 def machine(target: Target, precision: Precision) -> Machine:
     """The machine as seen from a target; peaks follow from its properties, but a host's bandwidth is measured."""
     return _gpu(precision) if target is Target.CUDA else _host()

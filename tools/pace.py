@@ -1,7 +1,13 @@
 """The pace to beat: times every PyTorch baseline once a session and keeps the fastest one warm."""
 
+import contextlib
+import fcntl
+from collections.abc import Iterator
+
 from tasks.errors import HarnessError
-from tools.baselines import EAGER, baseline_candidates
+from tools.baselines import COMPILED, EAGER, baseline_candidates
+from tools.cache import Hold, cache_root, claimed
+from tools.candidate import Candidate
 from tools.results import Baseline
 from tools.session import Session
 from tools.statistics import median_ns
@@ -21,6 +27,9 @@ class Pace:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._prepared: dict[str, Timer] = {}
+        """Those that have been called, and are not timed yet."""
+        self._failed: dict[str, Baseline] = {}
         self._fastest: Timer | None = None
         self.fastest_name = ""
         self.baselines: tuple[Baseline, ...] = ()
@@ -38,43 +47,86 @@ class Pace:
         assert self._fastest is not None
         return self._fastest
 
+    def prepare(self) -> None:
+        """Start every baseline and call it once, which compiles it. Nothing is timed: where that needs a quiet machine,
+        this does not. On a GPU it does, because what is called first tries out which kernels are the quickest.
+
+        Raises as `fastest`.
+        """
+        if self._fastest is not None:
+            return
+        self._drop_ended()
+        others = baseline_candidates(self._session.task, self._session.target)
+        compiled = others.pop(COMPILED)
+        lock = compiling(compiled, waiting=False)
+        if lock is not None:
+            with lock:
+                self._start(COMPILED, compiled)
+        # Who finds it being compiled by another lane has the others ready meanwhile.
+        for name, candidate in others.items():
+            self._start(name, candidate)
+        if lock is None:
+            self._session.progress("waiting: another process is compiling the same baseline")
+            with compiling(compiled) or contextlib.nullcontext():
+                self._start(COMPILED, compiled)
+
+    def _drop_ended(self) -> None:
+        """Those that were prepared a while ago may have been ended by whoever needed memory."""
+        for name, timer in list(self._prepared.items()):
+            if timer.subject.worker.server.ended(timer.subject.worker.number):
+                self._prepared.pop(name).close()
+
+    def _start(self, name: str, candidate: Candidate) -> None:
+        if name in self._prepared or name in self._failed:
+            return
+        self._session.progress(f"preparing the baseline: {name}")
+        with self._failing(name):
+            self._prepared[name] = start_timer(self._session, candidate, LIMITS, trusted=True, watch=True)
+            self._prepared[name].call()
+
     def _time_all(self) -> None:
-        timers: dict[str, Timer] = {}
+        # What failed while others were building is tried again.
+        self._failed.clear()
         try:
-            failed = self._start_all(timers)
+            self.prepare()
+            for name, timer in list(self._prepared.items()):
+                with self._failing(name):
+                    warm_up(timer)
+            names = baseline_candidates(self._session.task, self._session.target)
             try:
-                medians = _interleaved_medians(timers)
+                medians = _interleaved_medians({name: self._prepared[name] for name in names if name in self._prepared})
             except CandidateFault as fault:
                 # Asked for before a candidate is timed, which is not to blame.
                 raise HarnessError(f"a baseline failed while all were timed: {fault.message}") from fault
             self.fastest_name = min(medians, key=lambda name: medians[name])
-            self._fastest = timers.pop(self.fastest_name)
+            self._fastest = self._prepared.pop(self.fastest_name)
         finally:
-            for timer in timers.values():
-                timer.close()
+            failed = tuple(self._failed.values())
+            self._end_prepared()
         timed = tuple(Baseline(name=name, median_ns=median) for name, median in medians.items())
         self.baselines = (*timed, *failed)
 
-    def _start_all(self, timers: dict[str, Timer]) -> list[Baseline]:
-        """Warm every baseline up; returns those that could not be had."""
-        failed = []
-        for name, candidate in baseline_candidates(self._session.task, self._session.target).items():
-            self._session.progress(f"preparing the baseline: {name}")
-            try:
-                timers[name] = start_timer(self._session, candidate, LIMITS, trusted=True, watch=True)
-                warm_up(timers[name])
-            except CandidateFault as fault:
-                if name == EAGER:
-                    raise HarnessError(f"the baseline {name} could not be timed: {fault.message}") from fault
-                if name in timers:
-                    timers.pop(name).close()
-                failed.append(Baseline(name=name, median_ns=None, note=fault.message[:500]))
-        return failed
+    @contextlib.contextmanager
+    def _failing(self, name: str) -> Iterator[None]:
+        """Keep what was said where a baseline cannot be had; all others can do without it but eager PyTorch."""
+        try:
+            yield
+        except CandidateFault as fault:
+            if name == EAGER:
+                raise HarnessError(f"the baseline {name} could not be timed: {fault.message}") from fault
+            if name in self._prepared:
+                self._prepared.pop(name).close()
+            self._failed[name] = Baseline(name=name, median_ns=None, note=fault.message[:500])
+
+    def _end_prepared(self) -> None:
+        while self._prepared:
+            self._prepared.popitem()[1].close()
+        self._failed.clear()
 
     @property
-    def warm(self) -> bool:
-        """Whether the fastest baseline's worker is kept."""
-        return self._fastest is not None
+    def warm(self) -> int:
+        """How many baselines' workers are kept."""
+        return int(self._fastest is not None) + len(self._prepared)
 
     def forget(self, timer: Timer) -> None:
         """Drop a baseline whose worker has died; all are timed anew when one is next needed."""
@@ -82,10 +134,23 @@ class Pace:
             self.close()
 
     def close(self) -> None:
-        """End the worker of the fastest baseline."""
+        """End the workers of all baselines."""
+        self._end_prepared()
         if self._fastest is not None:
             self._fastest.close()
             self._fastest = None
+
+
+def compiling(baseline: Candidate, *, waiting: bool = True) -> contextlib.closing[Hold] | None:
+    """The right to compile a baseline into the caches that all baselines share: who has it next finds it there.
+
+    None where another process has it, unless that is waited for, and where the caches are gone or cannot be locked.
+    """
+    lock = cache_root() / "inductor" / f"compiling-{baseline.id[:16]}"
+    with contextlib.suppress(OSError):
+        held = claimed(lock, fcntl.LOCK_EX | (0 if waiting else fcntl.LOCK_NB))
+        return None if held is None else contextlib.closing(held)
+    return None
 
 
 def _interleaved_medians(timers: dict[str, Timer]) -> dict[str, float]:

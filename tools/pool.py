@@ -266,6 +266,8 @@ class Pool:
             member = self._members.pop(place, None)
         if member is not None:
             member.close()
+            if place.role == "lane":
+                self._queue.forgets(self._queue.sites[place.site], place.number)
 
 
 def _roles(site: Site) -> tuple[tuple[Role, int], ...]:

@@ -21,13 +21,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
 
 from tasks.errors import HarnessError, KernelwrightError
 from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools.folders import remove_folder
 from tools.jobs import (
+    KEPT_TASKS,
     Answer,
     Ask,
     BriefingAnswer,
@@ -41,52 +42,72 @@ from tools.jobs import (
     ToolAnswer,
 )
 from tools.light_kit import light_kit
+from tools.members import JUDGE
 from tools.process import children, end_tree
 from tools.results import Evaluation, Fault, ToolResult
+from tools.server_process import Processes
+from tools.servers import Servers
 from tools.toolchain import find_toolchain
 from tools.verdict import Verdict
 
 if TYPE_CHECKING:
     from tools.judge import Judge
 
-KEPT_JUDGES = 4
-"""Each holds a fork server and, on a GPU, the context of a warm baseline."""
 _LOOK_EVERY_S = 0.1
+
+
+class _Kept(NamedTuple):
+    judge: "Judge"
+    processes: Processes | None
 
 
 class Judges:
     """Warm judges, the least recently used of which make room for new ones."""
 
-    def __init__(self, make: "type[Judge]", progress: Callable[[str], None]) -> None:
+    def __init__(self, make: "type[Judge]", servers: Servers | None, progress: Callable[[str], None]) -> None:
+        """`servers` are for all of them, and closed with them; None where judges need none."""
         self._make = make
+        self._servers = servers
         self._progress = progress
-        self._kept: OrderedDict[tuple[object, ...], Judge] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
 
     def of(self, job: Job) -> "Judge":
         """The judge of a job's task."""
         key = _key(job)
         if key not in self._kept:
-            while len(self._kept) >= KEPT_JUDGES:
-                self._kept.popitem(last=False)[1].close()
-            self._kept[key] = self._make(
+            while len(self._kept) >= KEPT_TASKS:
+                self._end(next(iter(self._kept)))
+            processes = None if self._servers is None else self._servers.of(job.target)
+            judge = self._make(
                 _task(job.task),
                 job.target,
                 allow_library=job.allow_library,
                 fixed_candidates=job.fixed_candidates,
+                processes=processes,
                 progress=self._progress,
             )
+            self._kept[key] = _Kept(judge, processes)
         self._kept.move_to_end(key)
-        judge = self._kept[key]
-        judge.idle_neighbours = sum(other.warm_workers for other in self._kept.values() if other is not judge)
+        judge = self._kept[key].judge
+        judge.idle_neighbours = sum(other.warm_workers for other, _ in self._kept.values() if other is not judge)
         return judge
 
     def forget(self, job: Job) -> None:
-        """End a job's judge; the next job of the task gets a new one."""
-        self._kept.pop(_key(job)).close()
+        """End a job's judge; the next job of the task gets a new one, with a new fork server."""
+        key = _key(job)
+        if self._servers is not None:
+            self._servers.replace(self._kept[key].processes)
+        self._end(key)
+
+    def _end(self, key: tuple[object, ...]) -> None:
+        self._kept.pop(key).judge.close()
+        if self._servers is not None:
+            self._servers.end_unused([processes for _, processes in self._kept.values()])
 
     def end_compilers(self) -> None:
         """End compilers as long as there are any, for ever: a thread that waited for another one may start its own."""
-        servers = {judge.server_pid for judge in self._kept.values()}
+        servers = {judge.server_pid for judge, _ in self._kept.values()}
+        servers |= set() if self._servers is None else self._servers.pids
         while True:
             for child in children(os.getpid()):
                 # What shares our session tidies up; fork servers sweep up after their workers.
@@ -97,8 +118,12 @@ class Judges:
 
     def close(self) -> None:
         """End all of them."""
-        while self._kept:
-            self._kept.popitem()[1].close()
+        try:
+            while self._kept:
+                self._kept.popitem()[1].judge.close()
+        finally:
+            if self._servers is not None:
+                self._servers.close()
 
 
 def _key(job: Job) -> tuple[object, ...]:
@@ -181,15 +206,22 @@ def _prepare_builds() -> None:
         light_kit(find_toolchain())
 
 
-def serve(role: Role, pool: socket.socket, lines: IO[bytes], first: Ask, judge_class: "type[Judge]") -> None:
-    """Answer the pool, from its first question on, until it hangs up."""
+def serve(
+    role: Role,
+    pool: socket.socket,
+    lines: IO[bytes],
+    first: Ask,
+    judge_class: "type[Judge]",
+    servers: Servers | None,
+) -> None:
+    """Answer the pool, from its first question on, until it hangs up; the servers are closed then."""
     asks: queue.SimpleQueue[Ask] = queue.SimpleQueue()
     asks.put(first)
 
     def say(reply: Answer | Progress) -> None:
         pool.sendall(reply.model_dump_json().encode() + b"\n")
 
-    judges = Judges(judge_class, lambda message: say(Progress(message=message)))
+    judges = Judges(judge_class, servers, lambda message: say(Progress(message=message)))
 
     def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
         """Unwind, so that judges end what they have started."""
@@ -219,6 +251,8 @@ def main() -> None:
     pool = socket.socket(fileno=int(sys.argv[2]))
     # Never closed: a thread reads from it to the end, and closing would wait for that.
     lines = pool.makefile("rb")
+    # What stands in for a judge in a test forks nothing.
+    servers = Servers(role) if sys.argv[3] == JUDGE else None
     try:
         first = _first_ask(lines)
         if first is None:
@@ -227,8 +261,13 @@ def main() -> None:
         # beside a measurement.
         if role == "builder" and first.job.target is Target.CUDA:
             threading.Thread(target=_prepare_builds, daemon=True).start()
-        serve(role, pool, lines, first, getattr(importlib.import_module(module), name))
+        if servers is not None:
+            # They import PyTorch, too.
+            servers.start(first.job.target)
+        serve(role, pool, lines, first, getattr(importlib.import_module(module), name), servers)
     finally:
+        if servers is not None:
+            servers.close()
         remove_folder(Path(tempfile.gettempdir()))
 
 

@@ -21,8 +21,9 @@ from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
 from tools.fresh_inputs import CacheFlush
 from tools.lease import lease
-from tools.machine import machine
+from tools.machine import cache_bytes, machine
 from tools.oracle import Oracle
+from tools.server_process import Processes
 from tools.subject import ADDRESS_SLACK, INPUT_SETS, SLACK_BYTES, Limits, Subject
 from tools.toolchain import find_toolchain
 from tools.usage import memory_limit_bytes
@@ -43,6 +44,8 @@ class Session:
     progress: Callable[[str], None]
     leased_s: float = 0.0
     """How long the device was held, all times together."""
+    processes: Processes | None = None
+    """What others use, too, to fork workers; else the session starts its own."""
     works_ahead: bool = False
     """Whether the next worker that will be needed is started, on a GPU, while this one is verified or warms up."""
 
@@ -87,7 +90,17 @@ class Session:
     @cached_property
     def server(self) -> ForkServer:
         """The warm process that workers are forked from."""
-        return ForkServer(memory_limit_bytes() if self.target is Target.CPU else None, gpu=self.target is Target.CUDA)
+        return ForkServer(
+            memory_limit_bytes() if self.target is Target.CPU else None,
+            gpu=self.target is Target.CUDA,
+            process=self.processes and self.processes.candidates,
+        )
+
+    @cached_property
+    def server_for_baselines(self) -> ForkServer:
+        """The same, or one in which more is imported."""
+        process = self.processes and self.processes.baselines
+        return self.server if process is None else ForkServer(process=process)
 
     @cached_property
     def ahead(self) -> Ahead:
@@ -117,7 +130,7 @@ class Session:
     @cached_property
     def cache_flush(self) -> CacheFlush:
         """Empties the device's caches."""
-        return CacheFlush(self.device, 2 * self.machine.cache_bytes)
+        return CacheFlush(self.device, 2 * cache_bytes(self.target))
 
     @cached_property
     def marks_ns(self) -> int:
@@ -193,7 +206,7 @@ class Session:
         size_bytes = aligned(memory_bytes + SLACK_BYTES)
         worker = self.ahead.take(size_bytes) if where == "cuda" and not trusted else None
         if worker is None:
-            worker = self.server.spawn(size_bytes, trusted=trusted)
+            worker = (self.server_for_baselines if trusted else self.server).spawn(size_bytes, trusted=trusted)
         return Subject(worker, self.builder, candidate, where, limits or self.limits, lambda: self.shares_device_memory)
 
     @cached_property
@@ -233,8 +246,8 @@ class Session:
 
     @property
     def server_pid(self) -> int | None:
-        """The fork server's process, if it was started."""
-        return self.server.pid if "server" in self.__dict__ else None
+        """The process of its own that workers are forked from, if it was started."""
+        return self.server.pid if self.processes is None and "server" in self.__dict__ else None
 
     def start_ahead(self) -> None:
         """Start the worker that will be needed next, where that is wanted; does not wait for it."""

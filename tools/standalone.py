@@ -19,9 +19,10 @@ import torch
 from tasks.errors import HarnessError
 from tools.confinement import for_worker
 from tools.process import scrubbed_environment
+from tools.server_process import KINETO_SILENT
 from tools.usage import Budget, identity_of, memory_limit_bytes
 from tools.worker.messages import GATE_BYTES
-from tools.workers import KINETO_SILENT, Worker
+from tools.workers import Worker
 
 _ENTRY = Path(__file__).parent / "worker" / "standalone.py"
 _POLL_S = 0.05

@@ -31,12 +31,12 @@ from tools.kept_builds import copy_of
 from tools.mappings import MappedFile, opened
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension
+from tools.server_process import START_TIMEOUT_S
 from tools.standstill import WORKS_ON, Standing
 from tools.usage import Budget, FileIdentity, excess, usage
 from tools.verdict import Verdict
 from tools.worker.messages import GO, Call, Request, Timed, Wire, request_to_json
 
-START_TIMEOUT_S = 120.0
 _LOOK_EVERY_S = 0.05
 _LOOK_DURING_TIMED_S = 1.0
 """The judge's wall time of a timed call is evidence: a look that delays the answer by some milliseconds must come where
@@ -44,8 +44,6 @@ they are nothing."""
 _LOOK_SHARE = 0.1
 """The share of the waiting that looking may take, on a machine with very many processes."""
 _EAGER_S = 0.1
-KINETO_SILENT = "99"
-"""The profiler that watches calls would print of its own among what the candidate printed."""
 _SETUP_LINE_BYTES = 64
 _CREDENTIALS = struct.Struct("=iII")
 """struct ucred: process, user, group."""

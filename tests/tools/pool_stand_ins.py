@@ -85,6 +85,8 @@ BRIEFING = Briefing(
     baselines=(),
 )
 """What a model is told before it starts."""
+DIES_GETTING_READY = "STAND_IN_DIES_GETTING_READY"
+"""An environment variable: the file to add a line to before getting ready ends the process."""
 NO_BRIEFING = "STAND_IN_WITHOUT_BRIEFING"
 """An environment variable: where it is set, briefing ends the process."""
 
@@ -118,6 +120,7 @@ class StandInJudge:
         *,
         allow_library: bool,
         fixed_candidates: bool,
+        processes: None,
         progress: Callable[[str], None],
     ) -> None:
         StandInJudge.made += 1
@@ -129,10 +132,14 @@ class StandInJudge:
         self.warm_workers = 0
         self.server_pid = None
         self.leased_s = 0.0
-        assert not allow_library and not fixed_candidates
+        assert not allow_library and not fixed_candidates and processes is None
 
     def get_ready(self) -> None:
-        """Nothing is needed."""
+        """Nothing is needed, unless it is to end the process."""
+        if DIES_GETTING_READY in os.environ:
+            with Path(os.environ[DIES_GETTING_READY]).open("a") as file:
+                file.write(f"{self._task.name}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def compile(self, candidate: Candidate) -> BuildResult:
         """Carry out the orders for building."""

@@ -88,8 +88,8 @@ raise RuntimeError("left")
 
 def test_nothing_reaches_a_later_worker(bench: Bench) -> None:
     """On the cuda target all of /dev/shm was once open to every worker, one after the other."""
-    cache = bench.server._cache
-    folders = (bench.server._root, cache / "inductor", cache / "triton", cache / "builds")
+    cache = bench.server._process.cache
+    folders = (bench.server._process.root, cache / "inductor", cache / "triton", cache / "builds")
     places = [*map(str, folders), "/dev/shm", "/tmp", "/dev", "/", "/run", "/var/tmp", "/proc/self/cwd/.."]
     listed = ", ".join(map(repr, places))
     bench.fault(LEAVES.replace("PLACES", listed))

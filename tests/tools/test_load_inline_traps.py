@@ -250,5 +250,5 @@ def test_a_library_stays_while_a_worker_may_load_it(bench: Bench) -> None:
 
 
 def test_pytorchs_compile_caches_stay_while_a_fork_server_runs(bench: Bench) -> None:
-    assert not drop(bench.server._cache / "inductor")
-    assert not drop(bench.server._cache / "triton")
+    assert not drop(bench.server._process.cache / "inductor")
+    assert not drop(bench.server._process.cache / "triton")

@@ -35,7 +35,7 @@ class ListedTimer(Timer):
         self.calls = self.quick = self.full = 0
         self._gated_calls = self._waiting_calls = 0
 
-    def call(self, *, queued: bool = True) -> int:  # noqa: ARG002
+    def call(self, *, queued: bool = True, counted: bool = True) -> int:  # noqa: ARG002
         self.calls += 1
         self.wall_over_device_ns.append(next(self._walls))
         return next(self._times)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pool_stand_ins import JUDGE, UNREADY_JUDGE, Orders, Script
+from pool_stand_ins import DIES_GETTING_READY, JUDGE, UNREADY_JUDGE, Orders, Script
 from processes import ROOT, descendants, running, within
 
 from tasks.errors import HarnessError
@@ -22,6 +22,7 @@ from tools.jobs import Evaluated, Job, Role
 from tools.local_site import local_site
 from tools.members import Member, MemberProcess, SiteLostError, remove_stale_folders
 from tools.pool import Pool
+from tools.pool_queue import GETTING_READY_JOBS
 from tools.verdict import Verdict
 
 HERE = Path(__file__).parent
@@ -141,6 +142,40 @@ def test_a_job_that_ends_its_process_every_time_is_our_fault_and_costs_no_other(
     )
 
 
+def test_a_lane_that_ends_while_it_gets_ready_is_told_to_once_for_each_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told again and again, it would end again and again, and evaluate nothing."""
+    told = tmp_path / "told"
+    monkeypatch.setenv(DIES_GETTING_READY, str(told))
+    jobs = [
+        Script(name=f"{task} {number}", build=Orders(sleep_s=1.0)).job(task)
+        for number in range(2)
+        for task in ("causal_conv", "depthwise_separable")
+    ]
+    with pool_of(builders=2) as pool:
+        found = list(pool.evaluate(jobs))
+    assert verdicts(found, jobs) == 4 * [Verdict.CORRECT]
+    assert {each.attempts for each in found} == {1}
+    assert sorted(told.read_text().split()) in (["causal_conv", "depthwise_separable"], ["causal_conv"])
+
+
+def test_two_lanes_end_a_batch_together_although_each_began_with_a_task_of_its_own() -> None:
+    """One lane waited for the other, which had all of the slower task's candidates left."""
+    jobs = [
+        Script(name=f"{task} {number}", evaluate=Orders(sleep_s=seconds)).job(task)
+        for number in range(14)
+        for task, seconds in (("causal_conv", 0.5), ("depthwise_separable", 0.05))
+    ]
+    with pool_of(lanes=2, builders=1) as pool:
+        found = list(pool.evaluate(jobs))
+    assert verdicts(found, jobs) == 28 * [Verdict.CORRECT]
+    ended_s = [times[-1][1] for times in spans(found, "verify").values()]
+    assert len(ended_s) == 2
+    # Those few that are not worth getting ready for, and one that was just begun.
+    assert abs(ended_s[0] - ended_s[1]) < 0.5 * (GETTING_READY_JOBS + 1) + 0.5
+
+
 def test_no_more_jobs_are_taken_than_there_is_room_for() -> None:
     taken: list[int] = []
 
@@ -209,10 +244,11 @@ import sys
 # A shell that starts the tests in the background has them ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
-from pool_stand_ins import JUDGE, Orders, Script
+from pool_stand_ins import DIES_GETTING_READY, JUDGE, Orders, Script
 from tasks.spec import Target
 from tools.local_site import local_site
 from tools.pool import Pool
+from tools.pool_queue import GETTING_READY_JOBS
 orders = [Orders(sleep_s=120, touch=sys.argv[2]), Orders()]
 jobs = [Script(name="lane", evaluate=orders[0]).job()]
 jobs += [Script(name=str(number), build=Orders(sleep_s=120, touch=sys.argv[3])).job() for number in range(2)]

@@ -19,7 +19,7 @@ class ListedCalls(Timer):
         self.calls_ns = calls_ns
         self.calls = 0
 
-    def call(self, *, queued: bool = True) -> int:  # noqa: ARG002
+    def call(self, *, queued: bool = True, counted: bool = True) -> int:  # noqa: ARG002
         self.last_call_ns = self.calls_ns[min(self.calls, len(self.calls_ns) - 1)]
         self.calls += 1
         return 0

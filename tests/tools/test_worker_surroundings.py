@@ -159,7 +159,7 @@ def test_a_server_that_is_gone_is_our_fault() -> None:
     with bench.worker() as worker:
         bench.load(worker, GOOD)
     os.killpg(bench.server.pid, signal.SIGKILL)
-    bench.server._process.wait()
+    bench.server._process._process.wait()
     with pytest.raises(HarnessError, match="fork server"):
         bench.server.spawn(4096)
     bench.server.close()
