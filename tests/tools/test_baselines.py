@@ -13,6 +13,7 @@ from tasks.spec import Target
 from tools.baselines import EAGER, baseline_candidates, kernelbench_source
 from tools.pace import Pace
 from tools.session import Session
+from tools.timer import Timer
 from tools.verdict import Verdict
 from tools.workers import CandidateFault
 
@@ -83,14 +84,17 @@ def test_which_baselines_a_target_has(problem: Task) -> None:
     assert set(baseline_candidates(problem, Target.CUDA)) == {"eager", "torch.compile", "cudnn-autotuned"}
 
 
-def test_a_baseline_that_fails_while_all_are_timed_is_no_candidates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_that_fails_while_all_are_timed_is_no_candidates_fault(
+    problem: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is asked for in a candidate's benchmark, which was blamed."""
 
     def failing(_: object) -> int:
         raise CandidateFault(Verdict.CRASHED, "the worker was ended by SIGSEGV.")
 
-    pace = Pace(cast("Session", SimpleNamespace()))
-    eager = SimpleNamespace(call=lambda: failing(None), close=lambda: None)
-    monkeypatch.setattr(pace, "_start_all", lambda timers: timers.update({EAGER: eager}) or [])
+    pace = Pace(cast("Session", SimpleNamespace(task=problem, target=Target.CPU)))
+    pace._prepared = {EAGER: cast("Timer", SimpleNamespace(call=lambda: failing(None), close=lambda: None))}
+    monkeypatch.setattr(pace, "prepare", lambda: None)
+    monkeypatch.setattr("tools.pace.warm_up", lambda _: None)
     with pytest.raises(HarnessError, match="SIGSEGV"):
         pace.fastest()
