@@ -179,6 +179,8 @@ class Judge:
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
                 if not self.allow_library:
                     timer.require_own_operators()
+                    timer.require_own_code()
+                code = None if timer.looks is None else timer.looks.tally.shares()
                 prepare_ns = timer.prepare_ns
             finally:
                 timer.close()
@@ -190,7 +192,7 @@ class Judge:
             if against is not None:
                 baseline.close()
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
-            update={"card": card, "disturbance": disturbance(self.target, samples, card)}
+            update={"card": card, "code": code, "disturbance": disturbance(self.target, samples, card)}
         )
 
     @contextlib.contextmanager

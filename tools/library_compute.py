@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from tools.code_shares import Tally
 from tools.demangling import demangled, grows, nested_name
 from tools.results import Extension
 from tools.subject import Returned
@@ -29,6 +30,12 @@ def require_own_operators(computing: dict[str, int], where: str) -> None:
     if computing:
         counted = ", ".join(f"{name} ({count}x)" for name, count in sorted(computing.items())[:_SHOWN])
         raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"forward lets PyTorch compute ({where}): {counted}. {_ALLOWED}")
+
+
+def require_own_code(tally: Tally) -> None:
+    """Raise `CandidateFault` with `library_compute` where looks from outside have found too much of other code."""
+    if tally.accuses:
+        raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"{tally.explained()}. {_ALLOWED}")
 
 
 def require_no_library_calls(extensions: Iterable[Extension]) -> None:

@@ -11,6 +11,7 @@ from tasks.errors import HarnessError
 from tasks.spec import Target
 from tools.comparison import LimitsOf
 from tools.contention import CpuPressure
+from tools.draws import Draws
 from tools.results import Interval
 from tools.statistics import Blocks, median_ns, ratio_interval, widened
 from tools.timer import SLOW_NS, WARM_UP_NS, Timer, warm_up
@@ -28,6 +29,8 @@ LEAST_CALLS = 20
 """A candidate is called at least so often, warm-up included, before a measurement may end, unless a call takes longer
 than `SLOW_NS`. Who keeps an answer by the address of its input has met one again by then."""
 MAX_ROUNDS = 24
+BLOCKS_A_SIDE = 2
+"""In a round."""
 MAX_BLOCK = 3
 """A block is one to this many calls, drawn by the judge."""
 LONG_NS, LONG_FACTOR = 10_000_000, 2
@@ -111,11 +114,29 @@ class _Course:
         """The most calls of a block."""
         return 1 if self._quickest_ns > max(LONG_NS, LONG_FACTOR * self._usual_ns) or self._slow else MAX_BLOCK
 
+    def looks_in_block(self, draws: Draws) -> int:
+        """How many calls of the next block are to be looked into, about as many in each of the fewest rounds."""
+        looks = self._candidate.looks
+        if looks is None or looks.complete:
+            return 0
+        blocks = BLOCKS_A_SIDE * self._fewest_rounds
+        return looks.wanted // blocks + (draws.integer(0, blocks - 1) < looks.wanted % blocks)
+
+    @property
+    def _fewest_rounds(self) -> int:
+        return LOOK_ROUNDS if self._slow else 2 * LOOK_ROUNDS
+
+    @property
+    def _seen_enough(self) -> bool:
+        return self._candidate.looks is None or self._candidate.looks.enough
+
     @property
     def goes_on(self) -> bool:
         """Whether there is another round: always in the first ones and up to `LEAST_CALLS`, then as long as there is
         time for one more."""
-        if self.rounds < (LOOK_ROUNDS if self._slow else 2 * LOOK_ROUNDS) or not self._called_enough:
+        if self.rounds < self._fewest_rounds or not self._called_enough:
+            return True
+        if not self._seen_enough and self.rounds < MAX_ROUNDS:
             return True
         limit_ns = 1e9 * self._candidate.session.limits.rounds_s
         return self.rounds < MAX_ROUNDS and self._spent_ns * (self.rounds + 1) / self.rounds <= limit_ns
@@ -123,7 +144,7 @@ class _Course:
     @property
     def may_end(self) -> bool:
         """Whether the candidate was called often enough for the measurement to end early."""
-        return self.rounds >= EARLY_ROUNDS and self._called_enough
+        return self.rounds >= EARLY_ROUNDS and self._called_enough and self._seen_enough
 
     @property
     def _called_enough(self) -> bool:
@@ -134,17 +155,36 @@ class _Course:
         return self._quickest_ns > SLOW_NS
 
 
-def _block(timer: Timer, calls: int, course: _Course) -> tuple[int, ...]:
-    """Time some calls, each followed by the quick check of its output.
+def _block(timer: Timer, order: Sequence[bool], course: _Course) -> tuple[int, ...]:
+    """Call in this order, True being a call whose time counts; each is followed by the quick check of its output.
 
     Baselines are checked as well, so that both sides find the machine alike.
     """
     samples = []
-    for _ in range(calls):
-        samples.append(timer.call())
+    for counted in order:
+        # Said only where it does not: tests put in timers that know of counted calls only.
+        taken_ns = timer.call() if counted else timer.call(counted=False)
         timer.check_last_quickly()
         course.note(timer)
+        if counted:
+            samples.append(taken_ns)
     return tuple(samples)
+
+
+def _order(calls: int, looks: int, draws: Draws, *, of_candidate: bool) -> list[bool]:
+    """Which calls of a block count, drawn so that no candidate knows it of any.
+
+    The first call after another process's finds a colder machine. It is one that does not count with the same
+    probability on both sides, so that times of both hold as many such calls.
+    """
+    first = [draws.integer(0, 1) == 0] if looks else []
+    if not of_candidate:
+        return [*([False] if first == [False] else []), *[True] * calls]
+    rest = [True] * (calls - (first == [True])) + [False] * (looks - (first == [False]))
+    for last in range(len(rest) - 1, 0, -1):
+        other = draws.integer(0, last)
+        rest[last], rest[other] = rest[other], rest[last]
+    return first + rest
 
 
 def interleave(
@@ -189,14 +229,15 @@ def interleave(
         if done % LOOK_ROUNDS == 0:
             checked = 2 * done + draws.integer(0, 2 * (LOOK_ROUNDS if done else EARLY_ROUNDS) - 1)
         for side in ("baseline", "candidate", "candidate", "baseline"):
-            calls = draws.integer(1, course.longest_block)
+            calls, looks = draws.integer(1, course.longest_block), course.looks_in_block(draws)
+            order = _order(calls, looks, draws, of_candidate=side == "candidate")
             if side == "candidate":
-                ours.append(_block(candidate, calls, course))
+                ours.append(_block(candidate, order, course))
                 if len(ours) - 1 == checked:
                     candidate.check_last(limits_of)
             else:
                 with _blaming_the_baseline():
-                    theirs.append(_block(baseline, calls, course))
+                    theirs.append(_block(baseline, order, course))
         course.rounds += 1
     return samples()
 

@@ -165,6 +165,20 @@ class CardState(Record):
     """Processes that compute on the GPU beside those of the measurement."""
 
 
+class CodeShares(Record):
+    """Whose code ran in timed calls, on the host, by looks at random moments in which a thread was at work."""
+
+    looks: int
+    own: float
+    """The share of looks in which the candidate's own extension ran, from 0 to 1; these four add up to 1."""
+    runtime: float
+    """That of Python, C and C++, and the system's mathematics."""
+    pytorch: float
+    """That of PyTorch where it allocates, copies and dispatches."""
+    library: float
+    """That of all other code: PyTorch's arithmetic, other libraries, generated code."""
+
+
 class Timed(Record):
     """A candidate's time on the benchmark shape beside its baselines'."""
 
@@ -190,6 +204,8 @@ class Timed(Record):
     baseline_samples_ns: tuple[tuple[int, ...], ...]
     marks_ns: int = 0
     """What the device's clock shows for a call that does nothing; raw times are samples and this."""
+    code: CodeShares | None = None
+    """None on a GPU, where libraries were allowed, and where the kernel does not tell."""
     card: CardState | None = None
     disturbance: str = ""
     """What else used the machine during the measurement, as far as it was noticed; empty where nothing was."""

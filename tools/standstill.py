@@ -101,7 +101,7 @@ def brought_to_a_standstill(group: Group, timeout_s: float) -> Standstill | None
     while woken <= WOKEN and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group.number, signal.SIGSTOP)
-        stopped = {pid: _stopped(pid) for pid in group.pids()}
+        stopped = {pid: stands_still(pid) for pid in group.pids()}
         found = Standstill(group.pids())
         # A thread counts as stopped some microseconds before it leaves its processor, and only then is all of its time
         # in the clock.
@@ -126,7 +126,8 @@ def _used_ns(pid: int) -> int:
         return 0
 
 
-def _stopped(pid: int) -> bool:
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped, or it is gone."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError), os.scandir(f"/proc/{pid}/task") as threads:
         return all(_state(f"{thread.path}/stat") in _STOPPED for thread in threads)
     return True

@@ -1,5 +1,6 @@
 """A candidate in a worker, as the judge handles it: lays out the shared memory and moves tensors across."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -215,10 +216,12 @@ class Subject:
             255
         )
 
-    def finish_timed(self) -> Done:
-        """Let the call that was begun go on, and wait for its end."""
-        eagerly = self.device == "cuda"
-        return self.worker.finish(self._timed, self._limits.call_s, self._builder, self.candidate, eagerly=eagerly)
+    def finish_timed(self, meanwhile: Callable[[], None] | None = None) -> Done:
+        """Let the call that was begun go on, and wait for its end; `meanwhile` is called in between."""
+        eagerly, limit_s = self.device == "cuda", self._limits.call_s
+        return self.worker.finish(
+            self._timed, limit_s, self._builder, self.candidate, eagerly=eagerly, meanwhile=meanwhile
+        )
 
     def report(self) -> Done:
         """End the recording of operators: those that computed, and how many timed calls it holds."""

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import torch
 
+from tasks.spec import Target
 from tools.accuracy import Limits
+from tools.call_looks import CallLooks, looks_at
 from tools.candidate import Candidate
 from tools.comparison import LimitsOf, compare, compare_quickly, require_unchanged
 from tools.draws import Draws
 from tools.fresh_inputs import CacheFlush, FreshInputs
-from tools.library_compute import require_own_operators
+from tools.library_compute import require_own_code, require_own_operators
 from tools.oracle import Filled
 from tools.replies import Done
 from tools.session import Session
@@ -73,18 +75,21 @@ class Timer:
     """By how many bytes inputs may be moved within their set."""
     _gated_calls: int = 0
     _waiting_calls: int = 0
+    looks: CallLooks | None = None
+    """At calls that do not count; None on a GPU, and where nobody asks."""
 
     @property
     def waits(self) -> bool:
         """Whether most calls that were to be queued ahead waited for the GPU instead."""
         return 2 * self._waiting_calls > self._gated_calls
 
-    def call(self, *, queued: bool = True) -> int:
+    def call(self, *, queued: bool = True, counted: bool = True) -> int:
         """Time one call on inputs that have never been seen before; returns nanoseconds of the device's clock, less
         what it shows for a call that does nothing.
 
         Args:
             queued: on a GPU, queue the whole call before its inputs are handed over.
+            counted: whether its time counts; if not, the worker is looked at meanwhile.
         """
         began = time.perf_counter_ns()
         session, subject, worker = self.session, self.subject, self.subject.worker
@@ -104,12 +109,15 @@ class Timer:
             prepared_ns = self._hand_over(places)
             started = time.perf_counter_ns()
             worker.resume()
-            done = subject.finish_timed()
+            done = subject.finish_timed(self.looks.into_call if self.looks is not None and not counted else None)
             self._take_outputs(done)
             wall_ns = time.perf_counter_ns() - started
         finally:
             worker.pause()
-        self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
+        if counted:
+            self.wall_over_device_ns.append(prepared_ns + wall_ns - done.ns)
+            if self.looks is not None:
+                self.looks.note(wall_ns)
         self.last_done = done
         self.last_call_ns = time.perf_counter_ns() - began
         return done.ns - session.marks_ns
@@ -181,6 +189,11 @@ class Timer:
             )
         require_own_operators(done.computing, "in timed calls")
 
+    def require_own_code(self) -> None:
+        """Raise `CandidateFault` with `library_compute` where looks have found other code than the candidate's."""
+        if self.looks is not None:
+            require_own_code(self.looks.tally)
+
     def _last(self) -> tuple[Named, Returned]:
         assert self.last_done is not None
         names = [name for name, _ in self.fresh.like]
@@ -208,12 +221,16 @@ def start_timer(
     trusted: bool = False,
     watch: bool = False,
 ) -> Timer:
-    """Bring a candidate to where it can be timed on the benchmark shape; `watch` is for `require_own_operators`."""
+    """Bring a candidate to where it can be timed on the benchmark shape; `watch` is for `require_own_operators` and
+    `require_own_code`."""
     # Measured before there is a candidate, which could keep the GPU at work meanwhile.
     _ = session.marks_ns
     sizes = session.task.facts.benchmark_sizes(session.target)
     subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
     try:
+        # Before the candidate is loaded.
+        looked_at = session.target is Target.CPU and watch and not trusted
+        looks = looks_at(subject.worker, session.draws) if looked_at else None
         state = session.draws.state(session.oracle.template)
         prepare_ns = session.ready(subject, state)
         subject.stage(
@@ -227,7 +244,7 @@ def start_timer(
         subject.close()
         raise
     reference = session.oracle.with_state(state)
-    return Timer(session, subject, state, prepare_ns, reference, fresh, session.cache_flush)
+    return Timer(session, subject, state, prepare_ns, reference, fresh, session.cache_flush, looks=looks)
 
 
 def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:

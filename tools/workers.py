@@ -12,7 +12,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from tools.candidate_fault import death, fault_told, printed_end
 from tools.compilation import BuildError
 from tools.folders import remove_folder
 from tools.kept_builds import copy_of
+from tools.mappings import MappedFile, opened
 from tools.replies import BuildLine, Done, DoneLine, FaultLine, ReadyLine, WorkerFault, parse_reply
 from tools.results import Extension
 from tools.standstill import WORKS_ON, Standing
@@ -81,6 +82,8 @@ class Worker:
     """What its candidate has built or taken from the cache so far."""
     build_faults: list[BuildError] = field(default_factory=list)
     build_seconds: float = 0.0
+    libraries: dict[MappedFile, Path] = field(default_factory=dict)
+    """What was built for its candidate: the copies that the worker got, and where their content is kept."""
 
     def __post_init__(self) -> None:
         self._wire = Wire(self.control)
@@ -156,7 +159,14 @@ class Worker:
             return True
 
     def finish(
-        self, request: Timed, timeout_s: float, builder: Builder, candidate: Candidate, *, eagerly: bool
+        self,
+        request: Timed,
+        timeout_s: float,
+        builder: Builder,
+        candidate: Candidate,
+        *,
+        eagerly: bool,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Done:
         """Let a timed request that was begun go on, and wait for its answer; raises as `ask`.
 
@@ -167,12 +177,15 @@ class Worker:
             candidate: as of `ask`.
             eagerly: poll for the answer for a while before sleeping: waking up takes some 50 us, more after a longer
                 sleep. Not on the host target, where it would take a core from the candidate.
+            meanwhile: called once the request goes on.
         """
         with self._failing_as_verdict(request.op, timeout_s):
             if request.gate:
                 self.open_gate(request.gate)
             else:
                 self._wire.send(GO)
+            if meanwhile is not None:
+                meanwhile()
             if eagerly:
                 self._poll_for_answer()
             return self._done(timeout_s, builder, candidate, timed=True)
@@ -322,6 +335,7 @@ class Worker:
             self._wire.send({"failed": built.message})
             return
         copy = copy_of(built.library)
+        self.libraries[opened(copy)] = built.library
         try:
             self._wire.send({"module": built.module_name}, copy)
         finally:

@@ -1,0 +1,102 @@
+"""Looks into timed calls of a worker from outside: it is stopped at random moments, and where its threads are is noted.
+
+On the host target only. What records operators lives in the worker, where a candidate may replace it; this does not. A
+call that is looked into is asked for like any other, at a moment that the judge draws, and does not count as a time. Who
+notices the stop has been seen before.
+"""
+
+import select
+from collections import deque
+
+from tools.code_origins import Origins
+from tools.code_shares import Tally
+from tools.draws import Draws
+from tools.instruction_pointers import can_be_read, look, stopped
+from tools.mappings import Mappings
+from tools.workers import Worker
+
+MOST_LOOKS, FEWEST_LOOKS = 30, 6
+LOOKED_INTO_NS = 1_500_000_000
+"""About how long the calls that are looked into may take together, beyond the fewest."""
+LEAST_SHARE, MORE_LOOKS = 3, 3
+"""A third of them is enough where a measurement ends early and they are clear; at most three times as many are made where
+they are unclear, or find nothing at work."""
+LOOKS_A_CALL = 4
+"""As long as no thread was at work, as on a busy host, where threads wait for processors."""
+_REMEMBERED = 9
+_GRAIN = 1 << 16
+_NS = 1e-9
+
+
+class CallLooks:
+    """The looks at one worker's timed calls."""
+
+    def __init__(self, worker: Worker, draws: Draws) -> None:
+        """Raises OSError where the worker, which has no candidate yet, cannot be looked at."""
+        self._worker = worker
+        self._draws = draws
+        self._origins = Origins(worker.pid)
+        self._recent_ns: deque[int] = deque(maxlen=_REMEMBERED)
+        self.tally = Tally()
+        self.calls = 0
+        """How many calls were looked into."""
+
+    def note(self, wall_ns: int) -> None:
+        """Take into account how long a call took that was not looked into."""
+        self._recent_ns.append(wall_ns)
+
+    @property
+    def wanted(self) -> int:
+        """How many calls are to be looked into, fewer where they are slow."""
+        usual_ns = sorted(self._recent_ns)[len(self._recent_ns) // 2] if self._recent_ns else 1
+        return max(FEWEST_LOOKS, min(MOST_LOOKS, LOOKED_INTO_NS // max(1, usual_ns)))
+
+    @property
+    def enough(self) -> bool:
+        """Whether a measurement may end: enough was seen and is clear, or more would take too long."""
+        seen = self.tally.total >= max(FEWEST_LOOKS, self.wanted // LEAST_SHARE) and not self.tally.unclear
+        return seen or self.calls >= MORE_LOOKS * self.wanted
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more calls are to be looked into."""
+        return self.enough and self.calls >= self.wanted
+
+    def into_call(self) -> None:
+        """To be called when a call has begun: stop it at a random moment, and later once more as long as nothing was at
+        work; returns when it has answered, or was seen."""
+        self.calls += 1
+        length_ns = self._recent_ns[self._draws.integer(0, len(self._recent_ns) - 1)] if self._recent_ns else 0
+        left_s = _NS * length_ns
+        for _ in range(LOOKS_A_CALL):
+            wait_s = left_s * self._draws.integer(0, _GRAIN) / _GRAIN
+            if self._answered_within(wait_s) or self._look():
+                return
+            left_s -= wait_s
+
+    def _answered_within(self, seconds: float) -> bool:
+        return bool(select.select([self._worker.control], [], [], seconds)[0])
+
+    def _look(self) -> bool:
+        with stopped(self._worker.pid) as pids:
+            found = look(pids)
+            mappings: dict[int, Mappings] = {}
+            places = []
+            hidden = found.hidden
+            for pid, address in found.points:
+                try:
+                    if pid not in mappings:
+                        mappings[pid] = Mappings(pid)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                except PermissionError:
+                    hidden = True
+                    continue
+                place = self._origins.place(pid, address, mappings[pid], self._worker.libraries)
+                places += [place] if place is not None else []
+        return self.tally.add(places, hidden=hidden)
+
+
+def looks_at(worker: Worker, draws: Draws) -> CallLooks | None:
+    """The looks at a worker that has no candidate yet; None on a machine whose kernel does not tell."""
+    return CallLooks(worker, draws) if can_be_read(worker.pid) else None
