@@ -1,8 +1,8 @@
 """Looks into timed calls of a worker from outside: it is stopped at random moments, and where its threads are is noted.
 
-On the host target only. What records operators lives in the worker, where a candidate may replace it; this does not. A
-call that is looked into is asked for like any other, at a moment that the judge draws, and does not count as a time. Who
-notices the stop has been seen before.
+On the host target only. What records operators lives in the worker, where a candidate may replace it; this does not.
+A call that is looked into is asked for like any other, at a moment that the judge draws, and does not count as a time.
+Who notices the stop has been seen before.
 """
 
 import select
@@ -19,8 +19,8 @@ MOST_LOOKS, FEWEST_LOOKS = 30, 6
 LOOKED_INTO_NS = 1_500_000_000
 """About how long the calls that are looked into may take together, beyond the fewest."""
 LEAST_SHARE, MORE_LOOKS = 3, 3
-"""A third of them is enough where a measurement ends early and they are clear; at most three times as many are made where
-they are unclear, or find nothing at work."""
+"""A third of them is enough where a measurement ends early and they are clear; at most three times as many are made
+where they are unclear, or find nothing at work."""
 LOOKS_A_CALL = 4
 """As long as no thread was at work, as on a busy host, where threads wait for processors."""
 _REMEMBERED = 9

@@ -29,14 +29,19 @@ _RUNTIME = re.compile(
 )
 """C and C++, and what Python's own modules need. Its `expf` or `memcpy` is as good as one's own."""
 _WAITING = re.compile(r"(?:libgomp|libomp|libiomp5)(?:[-.\d]|$)")
-_BESIDE_LIBC = ("libm.so*", "libmvec.so*", "libpthread.so*", "librt.so*", "libatomic.so*", "libgomp.so*", "libgcc_s.so*",
-                "libstdc++.so*", "libcrypto.so*", "libssl.so*", "libz.so*", "libffi.so*", "liblzma.so*", "libbz2.so*",
-                "libomp.so*", "libc++.so*", "libc++abi.so*", "libexpat.so*")  # fmt: skip
+_BESIDE_LIBC = tuple(
+    f"{name}.so*"
+    for name in (
+        "libm libmvec libpthread librt libatomic libgomp libgcc_s libstdc++ libcrypto libssl libz libffi liblzma libbz2 "
+        "libomp libc++ libc++abi libexpat"
+    ).split()
+)
 _KERNELS_OWN = frozenset({"[vdso]", "[vsyscall]"})
 _PYTORCHS_CORE = re.compile(r"libtorch_cpu\.")
 # Mangled names of libtorch_cpu: its kernels, and the libraries that are linked into it.
 _COMPUTING = re.compile(
-    r"at6native|at3vec|_?mkl_|dnnl|gemm|cblas|xnn_|pytorch_q|nnp_|Sleef|onednn|ideep|conv|blas|\d+vml|fft", re.IGNORECASE
+    r"at6native|at3vec|_?mkl_|dnnl|gemm|cblas|xnn_|pytorch_q|nnp_|Sleef|onednn|ideep|conv|blas|\d+vml|fft",
+    re.IGNORECASE,
 )
 _MOVING = re.compile(
     r"copy|fill|cat|stack|arange|pad|empty|clone|resize|zero|ones|full|transpose|view|strided?|select|slice|expand"

@@ -1,4 +1,4 @@
-"""What share of a call's time is whose code, from looks at random moments, and whether that is the candidate's own work.
+"""Whose code takes what share of a call's time, from looks at random moments, and whether it is the candidate's own.
 
 A look counts for one origin only: a library's where any thread is in one, so that threads that spin in the candidate's
 own code beside it hide nothing.
@@ -70,7 +70,9 @@ class Tally:
         if self.hidden > self.foreign - self.hidden:
             return f"the worker did not let itself be looked at in {self.hidden} of {self.total} looks"
         named = ", ".join(f"{name} ({count}x)" for name, count in self.names.most_common(_SHOWN))
-        return f"in {self.foreign} of {self.total} looks within timed calls other code than the candidate's ran: {named}"
+        return (
+            f"in {self.foreign} of {self.total} looks within timed calls other code than the candidate's ran: {named}"
+        )
 
     def shares(self) -> CodeShares | None:
         """The figures for a result; None where nothing was seen."""

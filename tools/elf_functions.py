@@ -11,7 +11,8 @@ _MAGIC = b"\x7fELF\x02\x01"
 # Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr and Elf64_Sym of elf(5).
 _HEADER = np.dtype(
     [("ident", "V16"), ("kind", "<u2,<u2,<u4,<u8"), ("phoff", "<u8"), ("shoff", "<u8"), ("flags", "<u4"),
-     ("ehsize", "<u2"), ("phentsize", "<u2"), ("phnum", "<u2"), ("shentsize", "<u2"), ("shnum", "<u2"), ("names", "<u2")]
+     ("ehsize", "<u2"), ("phentsize", "<u2"), ("phnum", "<u2"), ("shentsize", "<u2"), ("shnum", "<u2"),
+     ("names", "<u2")]
 )  # fmt: skip
 _SEGMENT = np.dtype(
     [("type", "<u4"), ("flags", "<u4"), ("offset", "<u8"), ("vaddr", "<u8"), ("paddr", "<u8"), ("filesz", "<u8"),

@@ -1,7 +1,7 @@
 """Where the threads of a stopped process group were at work, read from outside.
 
-Linux tells it of a thread that has stopped in /proc/PID/task/TID/syscall: `-1 SP PC` of one that was computing, the number
-of the call of one that waits in the kernel. Neither the process nor a debugger has a hand in that.
+Linux tells it of a thread that has stopped in /proc/PID/task/TID/syscall: `-1 SP PC` of one that was computing, the
+number of the call of one that waits in the kernel. Neither the process nor a debugger has a hand in that.
 
 NOT seen: threads that the kernel works for, which is no computing; a process group that was left.
 """
@@ -42,7 +42,9 @@ class Look(NamedTuple):
 def can_be_read(pid: int) -> bool:
     """Whether this kernel tells, and this process may ask, what a process's threads are at."""
     try:
-        return bool(Path(f"/proc/{pid}/task/{pid}/syscall").read_text()) and bool(Path(f"/proc/{pid}/maps").read_bytes())
+        return bool(Path(f"/proc/{pid}/task/{pid}/syscall").read_text()) and bool(
+            Path(f"/proc/{pid}/maps").read_bytes()
+        )
     except OSError:
         return False
 

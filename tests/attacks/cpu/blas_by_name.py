@@ -8,7 +8,6 @@ Task: causal_silu
 import os
 
 import numpy as np
-import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 

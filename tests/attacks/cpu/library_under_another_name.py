@@ -10,7 +10,6 @@ import shutil
 import tempfile
 
 import numpy as np
-import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 

@@ -32,7 +32,11 @@ void end() {
 """
 
 extension = load_inline(
-    name="busy", cpp_sources=CPP, functions=["begin", "end"], extra_cflags=["-O2", "-pthread"], extra_ldflags=["-pthread"]
+    name="busy",
+    cpp_sources=CPP,
+    functions=["begin", "end"],
+    extra_cflags=["-O2", "-pthread"],
+    extra_ldflags=["-pthread"],
 )
 
 
