@@ -1,7 +1,7 @@
 """Looks into timed calls of a worker from outside: it is stopped at random moments, and where its threads are is noted.
 
-On the host target only. What records operators lives in the worker, where a candidate may replace it; this does not. A
-call that is looked into is asked for like any other, at a moment that the judge draws, and does not count as a time.
+On the host target only. What records operators lives in the worker, where a candidate may replace it; this does not.
+A call that is looked into is asked for like any other, at a moment that the judge draws, and does not count as a time.
 Who notices the stop has been seen before.
 """
 
@@ -92,7 +92,8 @@ class CallLooks:
                 except PermissionError:
                     hidden = True
                     continue
-                places.append(self._origins.place(pid, address, mappings[pid], self._worker.libraries))
+                place = self._origins.place(pid, address, mappings[pid], self._worker.libraries)
+                places += [place] if place is not None else []
         return self.tally.add(places, hidden=hidden)
 
 

@@ -22,17 +22,36 @@ from tools.mappings import MappedFile, Mappings, as_mapped
 from tools.mappings import Mapping as Range
 
 _COMPARED_BYTES = 64
+_LONGEST_NAME = 100
 _RUNTIME = re.compile(
     r"(?:python[\d.]*|libpython[\d.]*|ld-linux|ld-musl|ld|libc|libm|libmvec|libpthread|librt|libdl|libutil|libgcc_s|libstdc\+\+"
     r"|libc\+\+|libatomic|libffi|libz|liblzma|libbz2|libcrypto|libssl|libexpat)(?:[-.]|$)"
 )
 """C and C++, and what Python's own modules need. Its `expf` or `memcpy` is as good as one's own."""
 _WAITING = re.compile(r"(?:libgomp|libomp|libiomp5)(?:[-.\d]|$)")
-_BESIDE_LIBC = (
-    "libm.so*", "libmvec.so*", "libpthread.so*", "librt.so*", "libatomic.so*", "libgomp.so*", "libgcc_s.so*",
-    "libstdc++.so*", "libcrypto.so*", "libssl.so*", "libz.so*", "libffi.so*", "liblzma.so*", "libbz2.so*",
-    "libomp.so*", "libc++.so*", "libc++abi.so*", "libexpat.so*",
-)  # fmt: skip
+_BESIDE_LIBC = tuple(
+    f"{name}.so*"
+    for name in [
+        "libm",
+        "libmvec",
+        "libpthread",
+        "librt",
+        "libatomic",
+        "libgomp",
+        "libgcc_s",
+        "libstdc++",
+        "libcrypto",
+        "libssl",
+        "libz",
+        "libffi",
+        "liblzma",
+        "libbz2",
+        "libomp",
+        "libc++",
+        "libc++abi",
+        "libexpat",
+    ]
+)
 _KERNELS_OWN = frozenset({"[vdso]", "[vsyscall]"})
 _PYTORCHS_CORE = re.compile(r"libtorch_cpu\.")
 # Mangled names of libtorch_cpu: its kernels, and the libraries that are linked into it.
@@ -84,8 +103,8 @@ class Origins:
         self._pytorch = None if core is None else core.parents[1]
         self._standard = Path(sysconfig.get_path("stdlib"))
 
-    def place(self, pid: int, address: int, mappings: Mappings, own: Mapping[MappedFile, Path]) -> Place:
-        """Where an address of a stopped process lies.
+    def place(self, pid: int, address: int, mappings: Mappings, own: Mapping[MappedFile, Path]) -> Place | None:
+        """Where an address of a stopped process lies; None where it lies nowhere, because the process is ending.
 
         Args:
             pid: the process.
@@ -94,12 +113,15 @@ class Origins:
             own: libraries that were built for the candidate, each with a file that has its content.
         """
         found = mappings.at(address)
-        if found is None or found.file is None:
-            kernels = found is not None and found.path in _KERNELS_OWN
-            return Place(Origin.RUNTIME, found.path) if kernels and found else Place(Origin.GENERATED, "generated code")
+        if found is None:
+            return None
+        if found.file is None:
+            if found.path in _KERNELS_OWN:
+                return Place(Origin.RUNTIME, found.path)
+            return Place(Origin.GENERATED, "code that was generated while it ran (as oneDNN and JIT compilers do)")
         file = own.get(found.file) or self._files.get(found.file)
         if file is None:
-            return Place(Origin.LIBRARY, Path(found.path).name[:_COMPARED_BYTES])
+            return Place(Origin.LIBRARY, Path(found.path).name[:_LONGEST_NAME])
         if not _as_in_file(pid, address, found, file):
             return Place(Origin.GENERATED, "code that was written over a library's")
         if found.file in own:
@@ -116,7 +138,7 @@ class Origins:
         function = functions_of(file).at(offset) if _PYTORCHS_CORE.match(file.name) else ""
         if not computes(function):
             return Place(Origin.PYTORCH, file.name)
-        return Place(Origin.COMPUTING, f"{file.name}: {demangled(function)[:160]}")
+        return Place(Origin.COMPUTING, f"{file.name}'s {_short(function)}")
 
 
 def computes(function: str) -> bool:
@@ -124,6 +146,12 @@ def computes(function: str) -> bool:
     if not _COMPUTING.search(function):
         return False
     return _ARITHMETIC.search(function) is not None or _MOVING.search(function) is None
+
+
+def _short(function: str) -> str:
+    """The part of a mangled name that people know, such as `addcmul_cpu_kernel`: templates make whole pages of it."""
+    kernel = re.search(r"[a-z][a-z_]*_kernel", function)
+    return kernel[0] if kernel else demangled(function)[:_LONGEST_NAME]
 
 
 def _as_in_file(pid: int, address: int, found: Range, file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What share of a call's time is whose code, from looks at random moments, and whether it is the candidate's own work.
+"""Whose code takes what share of a call's time, from looks at random moments, and whether it is the candidate's own.
 
 A look counts for one origin only: a library's where any thread is in one, so that threads that spin in the candidate's
 own code beside it hide nothing.

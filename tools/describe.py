@@ -171,8 +171,7 @@ def _timed(result: Timed) -> str:
         code = result.code
         lines.append(
             f"time by whose code ran ({code.looks} looks within calls): the candidate's own extension {code.own:.0%}, "
-            f"PyTorch {code.pytorch:.0%}, Python and the C library {code.runtime:.0%}, "
-            f"other libraries {code.library:.0%}"
+            f"PyTorch {code.pytorch:.0%}, Python and the C library {code.runtime:.0%}, other code {code.library:.0%}"
         )
     if result.prepare_ns:
         lines.append(f"prepare() took {format_ns(result.prepare_ns)} once, not counted")

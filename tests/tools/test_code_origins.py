@@ -1,17 +1,17 @@
-"""Where a process computes, and whose code that is, seen from outside of it."""
+"""Whose library another process computes in, seen from outside of it."""
 
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tools.code_origins import Origin, Origins, Place, computes
+from tools.code_origins import Origin, Origins, Place
 from tools.elf_functions import functions_of
-from tools.instruction_pointers import Look, can_be_read, look, stopped
+from tools.instruction_pointers import Look, look, stopped
 from tools.mappings import Mappings, as_mapped
 
 LIBRARY = """
@@ -19,28 +19,10 @@ int first(int x) { volatile int y = x; return y + 1; }
 void spin(void) { for (volatile int i = 0;; ++i) {} }
 """
 CHILD = """
-import ctypes, mmap, sys
+import ctypes, sys
 print("ready", flush=True)
 sys.stdin.readline()
 exec(sys.argv[1])
-"""
-ENDLESS = b"\\xeb\\xfe"
-"""A jump to itself on x86-64."""
-FROM_MEMORY = f"""
-memory = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
-memory.write({ENDLESS!r})
-address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-print("at work", flush=True)
-ctypes.CFUNCTYPE(None)(address)()
-""".replace("\\\\", "\\")
-WRITTEN_OVER = """
-from ctypes import c_size_t, c_void_p
-libc = ctypes.CDLL(None)
-address = ctypes.cast(libc.strtoull, c_void_p).value
-libc.mprotect(c_void_p(address & -4096), c_size_t(8192), 7)
-ctypes.memmove(address, bytes([0xEB, 0xFE]), 2)
-print("at work", flush=True)
-ctypes.CFUNCTYPE(None)(address)()
 """
 
 
@@ -77,14 +59,14 @@ def at_work(code: str) -> Iterator[tuple[int, Origins]]:
             child.kill()
 
 
-def looked_at(pid: int, wanted: Callable[[Look], bool] = lambda found: bool(found.points)) -> tuple[Look, Mappings]:
-    """A look that shows what is wanted: a process that has said that it is at work may not be yet."""
+def looked_at(pid: int) -> tuple[Look, Mappings]:
+    """A look that shows something: a process that has said that it is at work may not be yet."""
     for _ in range(200):
         time.sleep(0.01)
         with stopped(pid) as pids:
             assert pids == [pid]
             found = look(pids)
-            if wanted(found):
+            if found.points:
                 return found, Mappings(pid)
     raise AssertionError("nothing was at work")
 
@@ -97,20 +79,10 @@ def seen(code: str, origin: Origin, own: Path | None = None) -> Place:
             found, mappings = looked_at(pid)
             libraries = {} if own is None else as_mapped([own])
             places = [origins.place(point.pid, point.address, mappings, libraries) for point in found.points]
-            if places[0].origin is origin:
-                return places[0]
+            for place in places:
+                if place.origin is origin:
+                    return place
     raise AssertionError(places)
-
-
-def test_this_kernel_tells_where_a_process_computes() -> None:
-    with at_work("print('at work', flush=True)\nwhile True: pass") as (pid, _):
-        assert can_be_read(pid)
-
-
-def test_a_process_that_waits_computes_nowhere() -> None:
-    with at_work("import time\nprint('at work', flush=True)\ntime.sleep(60)") as (pid, _):
-        found, _ = looked_at(pid, lambda found: not found.points)
-        assert found == Look((), hidden=False)
 
 
 def test_a_process_that_was_looked_at_goes_on() -> None:
@@ -119,10 +91,6 @@ def test_a_process_that_was_looked_at_goes_on() -> None:
         before = time.clock_gettime_ns(~pid << 3 | 2)
         time.sleep(0.2)
         assert time.clock_gettime_ns(~pid << 3 | 2) > before
-
-
-def test_python_itself_is_the_runtime() -> None:
-    seen("print('at work', flush=True)\nwhile True: pass", Origin.RUNTIME)
 
 
 def test_numpy_is_another_library() -> None:
@@ -144,14 +112,6 @@ def test_a_library_is_known_by_its_file_and_not_by_its_name(library: Path) -> No
     assert seen(spinning(library), Origin.LIBRARY).name == "libm.so.6"
 
 
-def test_memory_of_no_file_holds_generated_code() -> None:
-    seen(FROM_MEMORY, Origin.GENERATED)
-
-
-def test_so_does_a_library_that_was_written_over() -> None:
-    assert "written over" in seen(WRITTEN_OVER, Origin.GENERATED).name
-
-
 def test_functions_are_found_as_nm_lists_them(library: Path) -> None:
     """`nm` gives addresses; the library's code is loaded from the same offsets in its file."""
     listed = subprocess.run(["nm", "-S", library], capture_output=True, text=True, check=True).stdout
@@ -160,19 +120,3 @@ def test_functions_are_found_as_nm_lists_them(library: Path) -> None:
     functions = functions_of(library)
     assert functions.at(start) == functions.at(start + size - 1) == "first"
     assert functions.at(start + size) != "first"
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        ("mkl_blas_avx2_sgemm_kernel", True),
-        ("_ZN2at6native12_GLOBAL__N_115add_clamp_kernelERNS_18TensorIteratorBase", True),
-        ("_ZN2at6native7DEFAULT15copy_kernelERNS_14TensorIteratorEb", False),
-        ("_ZN2at6native5emptyERKNS_6TensorE", False),
-        ("_ZN2at6native16slow_conv_dilatedE", True),
-        ("_ZN3c1019TensorImplD1Ev", False),
-        ("", False),
-    ],
-)
-def test_what_pytorchs_functions_do_is_told_by_their_names(function: str, expected: bool) -> None:
-    assert computes(function) is expected
