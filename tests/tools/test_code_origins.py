@@ -80,7 +80,7 @@ def seen(code: str, origin: Origin, own: Path | None = None) -> Place:
             libraries = {} if own is None else as_mapped([own])
             places = [origins.place(point.pid, point.address, mappings, libraries) for point in found.points]
             for place in places:
-                if place.origin is origin:
+                if place is not None and place.origin is origin:
                     return place
     raise AssertionError(places)
 
