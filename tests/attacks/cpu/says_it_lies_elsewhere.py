@@ -1,6 +1,6 @@
 """Says that its answer lies at an address which only a child of its worker has.
 
-Expected: no_result
+Expected: no_result, stale_output (the worker itself may have something at the same address)
 Seen: variant of answers_in_place, once outputs were read where they lie
 Task: causal_silu
 """

@@ -1,4 +1,4 @@
-"""Does its work when the evaluator copies the output, after the clock has stopped.
+"""Does its work when the evaluator copies the output or asks where it lies, after the clock has stopped.
 
 Expected: correct, implausible_time (noise decides whether the slower clock counts or the lie is plain)
 Seen: SOL-ExecBench evil_lazy_output; field list H4
@@ -85,19 +85,28 @@ extension = load_inline(
 
 
 worker = sys.modules["tools.worker.tensors"]
-write = worker.write
+write, located = worker.write, worker.located
 pending = []
 
 
-def write_late(*arguments):
+def work():
     while pending:
         out, x, model = pending.pop()
         time.sleep(0.04)
         out.copy_(extension.causal_silu(x, model.conv.weight, model.conv.bias))
+
+
+def write_late(*arguments):
+    work()
     return write(*arguments)
 
 
-worker.write = write_late
+def located_late(*arguments):
+    work()
+    return located(*arguments)
+
+
+worker.write, worker.located = write_late, located_late
 
 
 class ModelNew(nn.Module):
