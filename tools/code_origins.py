@@ -29,28 +29,9 @@ _RUNTIME = re.compile(
 )
 """C and C++, and what Python's own modules need. Its `expf` or `memcpy` is as good as one's own."""
 _WAITING = re.compile(r"(?:libgomp|libomp|libiomp5)(?:[-.\d]|$)")
-_BESIDE_LIBC = tuple(
-    f"{name}.so*"
-    for name in [
-        "libm",
-        "libmvec",
-        "libpthread",
-        "librt",
-        "libatomic",
-        "libgomp",
-        "libgcc_s",
-        "libstdc++",
-        "libcrypto",
-        "libssl",
-        "libz",
-        "libffi",
-        "liblzma",
-        "libbz2",
-        "libomp",
-        "libc++",
-        "libc++abi",
-        "libexpat",
-    ]
+_BESIDE_LIBC = (
+    *("libm", "libmvec", "libpthread", "librt", "libatomic", "libgomp", "libgcc_s", "libstdc++", "libcrypto", "libssl"),
+    *("libz", "libffi", "liblzma", "libbz2", "libomp", "libc++", "libc++abi", "libexpat"),
 )
 _KERNELS_OWN = frozenset({"[vdso]", "[vsyscall]"})
 _PYTORCHS_CORE = re.compile(r"libtorch_cpu\.")
@@ -121,7 +102,7 @@ class Origins:
             return Place(Origin.GENERATED, "code that was generated while it ran (as oneDNN and JIT compilers do)")
         file = own.get(found.file) or self._files.get(found.file)
         if file is None:
-            return Place(Origin.LIBRARY, Path(found.path).name[:_LONGEST_NAME])
+            return Place(Origin.LIBRARY, f"{Path(found.path).name[:_LONGEST_NAME]} (an unknown file)")
         if not _as_in_file(pid, address, found, file):
             return Place(Origin.GENERATED, "code that was written over a library's")
         if found.file in own:
@@ -170,6 +151,6 @@ def _as_in_file(pid: int, address: int, found: Range, file: Path) -> bool:
 @lru_cache(maxsize=4)
 def _beside(folder: Path) -> tuple[tuple[MappedFile, Path], ...]:
     """Libraries of the runtime that a candidate may be the first to load."""
-    wanted: Iterable[Path] = (path for pattern in _BESIDE_LIBC for path in folder.glob(pattern))
+    wanted: Iterable[Path] = (path for name in _BESIDE_LIBC for path in folder.glob(f"{name}.so*"))
     extensions = Path(sysconfig.get_path("stdlib")) / "lib-dynload"
     return tuple(as_mapped([*wanted, *extensions.glob("*.so")]).items())

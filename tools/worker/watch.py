@@ -113,7 +113,8 @@ class OperatorWatch:
     """While active, keeps the names of operators that compute, and on a GPU the kernels that were launched.
 
     Two witnesses, so that a candidate that evades one is seen by the other: a dispatch mode, and PyTorch's profiler.
-    NOT seen: libraries on the host that are not PyTorch's, and a candidate that rewrites this module.
+    NOT seen: libraries on the host that are not PyTorch's, and a candidate that rewrites this module: on the host
+    `tools.call_looks` sees both in timed calls, from outside.
     """
 
     def __init__(self, device: str) -> None:
