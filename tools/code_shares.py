@@ -16,8 +16,6 @@ ALLOWED_SHARE = 0.05
 """Of the time, for what no honest candidate does at all: none of the suite's was seen in a library in any look."""
 LUCK = 0.001
 """A candidate whose share is as allowed is accused once in so many measurements, at most."""
-STRAY = 1
-"""So many looks into a library say nothing; more of them are worth knowing better."""
 _FOREIGN = (Origin.GENERATED, Origin.LIBRARY, Origin.COMPUTING)
 _PRECEDENCE = (*_FOREIGN, Origin.PYTORCH, Origin.OWN, Origin.RUNTIME)
 _SHOWN = 3
@@ -63,7 +61,7 @@ class Tally:
     @property
     def unclear(self) -> bool:
         """Whether more looks may tell more."""
-        return self.foreign > STRAY and not self.accuses
+        return self.foreign > 0 and not self.accuses
 
     def explained(self) -> str:
         """What was seen, for a message."""

@@ -1,6 +1,7 @@
 """A candidate in a worker, as the judge handles it: lays out the shared memory and moves tensors across."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -238,8 +239,8 @@ class Subject:
             255
         )
 
-    def finish_timed(self, meanwhile: Callable[[], None] | None = None) -> Done:
-        """Let the call that was begun go on, and wait for its end; `meanwhile` is called in between."""
+    def finish_timed(self, meanwhile: AbstractContextManager[None] | None = None) -> Done:
+        """Let the call that was begun go on, and wait for its end, in the context of `meanwhile`."""
         eagerly, limit_s = self.device == "cuda", self._limits.call_s
         return self.worker.finish(
             self._timed, limit_s, self._builder, self.candidate, eagerly=eagerly, meanwhile=meanwhile

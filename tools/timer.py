@@ -109,7 +109,7 @@ class Timer:
             prepared_ns = self._hand_over(places)
             started = time.perf_counter_ns()
             worker.resume()
-            done = subject.finish_timed(self.looks.into_call if self.looks is not None and not counted else None)
+            done = subject.finish_timed(None if self.looks is None or counted else self.looks.into_call())
             self._take_outputs(done)
             wall_ns = time.perf_counter_ns() - started
         finally:

@@ -12,7 +12,8 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -164,7 +165,7 @@ class Worker:
         candidate: Candidate,
         *,
         eagerly: bool,
-        meanwhile: Callable[[], None] | None = None,
+        meanwhile: AbstractContextManager[None] | None = None,
     ) -> Done:
         """Let a timed request that was begun go on, and wait for its answer; raises as `ask`.
 
@@ -175,15 +176,13 @@ class Worker:
             candidate: as of `ask`.
             eagerly: poll for the answer for a while before sleeping: waking up takes some 50 us, more after a longer
                 sleep. Not on the host target, where it would take a core from the candidate.
-            meanwhile: called once the request goes on.
+            meanwhile: entered before the request goes on, left when it is answered.
         """
-        with self._failing_as_verdict(request.op, timeout_s):
+        with self._failing_as_verdict(request.op, timeout_s), meanwhile or contextlib.nullcontext():
             if request.gate:
                 self.open_gate(request.gate)
             else:
                 self._wire.send(GO)
-            if meanwhile is not None:
-                meanwhile()
             if eagerly:
                 self._poll_for_answer()
             done = self._done(timeout_s, builder, candidate, timed=True)

@@ -25,7 +25,8 @@ torch::Tensor causal_silu(torch::Tensor x, torch::Tensor weight, torch::Tensor b
             const float tap = taps[channel * width + k];
             for (int64_t t = delay; t < length; ++t) sums[t] += tap * samples[t - delay];
         }
-        for (int64_t t = 0; t < length; ++t) sums[t] /= 1.0f + std::exp(-sums[t]);
+        // Where infinities may be taken for impossible, as this compiler may, nothing is to become one.
+        for (int64_t t = 0; t < length; ++t) sums[t] /= 1.0f + std::exp(std::min(-sums[t], 80.0f));
     }
     return out;
 }
