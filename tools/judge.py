@@ -25,7 +25,6 @@ from tools.disassembly import disassemble_candidate
 from tools.disassembly_results import Disassembled
 from tools.faults import answered, fault_result, own_fault_result
 from tools.lease import building, no_builds
-from tools.machine import card_state
 from tools.many_calls import call_often
 from tools.measurement import Samples
 from tools.pace import Pace
@@ -175,11 +174,9 @@ class Judge:
         try:
             timer = start_timer(session, candidate, watch=not self.allow_library)
             try:
-                # While this one warms up, the next candidate's starts.
-                session.start_ahead()
                 samples = self._measure(timer, baseline)
                 own = OWN_GPU_PROCESSES + session.standing_ahead + self.idle_neighbours
-                card = card_state(own) if session.device == "cuda" else None
+                card = None if session.card is None else session.card.state(own)
                 if samples.waits:
                     samples = replace(samples, excess=measurement.launched_excess(timer, baseline, samples))
                 require_plausible(session, samples, lambda: measurement.launched_excess(timer, baseline, samples))
@@ -190,8 +187,7 @@ class Judge:
                 code = None if timer.looks is None else timer.looks.tally.shares()
                 prepare_ns = timer.prepare_ns
             finally:
-                timer.close()
-                session.settle_ahead()
+                session.end(timer.subject)
         except HarnessError:
             self._pace.forget(baseline)
             raise
@@ -214,12 +210,12 @@ class Judge:
     def _measure(self, timer: Timer, baseline: Timer) -> Samples:
         """Measure, again where the clocks disagree: answers may come late all through one measurement. A lie is in all
         of them, and a great one is seen in two."""
-        samples = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)
+        samples = measurement.interleave(timer, baseline, self._enough, self._session.settle)
         attempts = 1
         while not samples.waits and attempts < ATTEMPTS and clocks_disagree(self.target, samples):
             if attempts > 1 and clocks_disagree_greatly(self.target, samples):
                 break
-            again = measurement.interleave(timer, baseline, self._enough, self._session.settle_ahead)
+            again = measurement.interleave(timer, baseline, self._enough, self._session.settle)
             # Answers to the baseline that come late would hide what the candidate's say.
             samples = min(samples, again, key=lambda each: abs(each.excess.ns))
             attempts += 1
@@ -260,17 +256,21 @@ class Judge:
         benchmark: BenchmarkResult | None = None
         build = build or self.compile(candidate)
         if isinstance(build, Built):
-            self._session.works_ahead = True
-            verify = self.verify(candidate)
-            # Fixed candidates wait; who asks for one after another may take hours for the next.
-            self._session.works_ahead = self._fixed_candidates
-            if isinstance(verify, Verified):
-                sanitized = last_word(self._session, candidate) if strict else None
-                if sanitized is None or sanitized.verdict is Verdict.CORRECT:
-                    benchmark = self.benchmark(candidate)
-        self._session.works_ahead = False
-        if not self._fixed_candidates:
-            self._session.drop_ahead()
+            # One lease for all of it. Where it cannot be had, each stage tells why.
+            with contextlib.ExitStack() as held:
+                with contextlib.suppress(KernelwrightError):
+                    held.enter_context(self._session.device_lease())
+                self._session.works_ahead = True
+                verify = self.verify(candidate)
+                # Fixed candidates wait; who asks for one after another may take hours for the next.
+                self._session.works_ahead = self._fixed_candidates
+                if isinstance(verify, Verified):
+                    sanitized = last_word(self._session, candidate) if strict else None
+                    if sanitized is None or sanitized.verdict is Verdict.CORRECT:
+                        benchmark = self.benchmark(candidate)
+                self._session.works_ahead = False
+                if not self._fixed_candidates:
+                    self._session.drop_ahead()
         return Evaluation(
             candidate=candidate.id,
             task=self.task.name,

@@ -12,8 +12,6 @@ import torch
 
 from tasks.spec import Precision, Target
 from tools.briefing import Machine
-from tools.gpus import visible_gpus
-from tools.results import CardState
 from tools.toolchain import nvcc_version
 
 # Dense floating-point operations (multiply and add count as two) of one multiprocessor in one clock, by compute
@@ -168,40 +166,3 @@ def cache_bytes(target: Target) -> int:
 def machine(target: Target, precision: Precision) -> Machine:
     """The machine as seen from a target; peaks follow from its properties, but a host's bandwidth is measured."""
     return _gpu(precision) if target is Target.CUDA else _host()
-
-
-def card_state(own_processes: int) -> CardState | None:
-    """Clocks, throttle reasons and other compute processes on the GPU in use; None without a GPU or NVML.
-
-    Args:
-        own_processes: how many processes of ours compute on it now.
-    """
-    gpus = visible_gpus()
-    if not gpus:
-        return None
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return None
-    if nvml.nvmlInit_v2():
-        return None
-    handle = ctypes.c_void_p()
-    # By its number it would be another GPU wherever CUDA_VISIBLE_DEVICES renumbers them.
-    if nvml.nvmlDeviceGetHandleByUUID(gpus[0].uuid.encode(), ctypes.byref(handle)):
-        return None
-
-    def clock(kind: int) -> int | None:
-        value = ctypes.c_uint()
-        return None if nvml.nvmlDeviceGetClockInfo(handle, kind, ctypes.byref(value)) else value.value
-
-    reasons = ctypes.c_ulonglong()
-    throttled = None if nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)) else reasons.value
-    count = ctypes.c_uint(0)
-    # Asking with no room answers how many there are: 0 with none running, NVML_ERROR_INSUFFICIENT_SIZE otherwise.
-    nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
-    return CardState(
-        sm_clock_mhz=clock(1),
-        memory_clock_mhz=clock(2),
-        throttle_reasons=throttled,
-        other_processes=max(0, count.value - own_processes),
-    )

@@ -4,13 +4,9 @@ Who computes the first calls and then repeats itself, or keeps answers by where 
 Where each takes tens of milliseconds on the benchmark shape and is far slower than the baseline, they are made here.
 """
 
-import torch
-
 from tools.comparison import LimitsOf, compare, require_unchanged
 from tools.draws import USUAL, Trial, few_samples
 from tools.measurement import LEAST_CALLS
-from tools.session import Session
-from tools.subject import Subject
 from tools.timer import Timer
 from tools.verdict import Verdict
 
@@ -27,12 +23,13 @@ def call_often(timer: Timer) -> None:
     timer.subject.worker.resume()
     trial = Trial(few_samples(timer.session.task.facts, timer.session.draws), USUAL, 0)
     for number in range(timer.calls + 1, LEAST_CALLS + 1):
-        _ask(timer.session, timer.subject, timer.state, trial, f"call {number} of one instance, {trial.label}")
+        _ask(timer, trial, f"call {number} of one instance, {trial.label}")
 
 
-def _ask(session: Session, subject: Subject, state: dict[str, torch.Tensor], trial: Trial, where: str) -> None:
+def _ask(timer: Timer, trial: Trial, where: str) -> None:
+    session = timer.session
     inputs = session.draws.inputs(session.task.facts, trial)
-    answer = session.oracle.answer([value for _, value in inputs], state)
-    returned = subject.call(inputs, session.updated_state(state), answer.expected_bytes, watch=False)
+    answer = timer.reference.answer([value for _, value in inputs])
+    returned = timer.subject.call(inputs, session.updated_state(timer.state), answer.expected_bytes, watch=False)
     require_unchanged(returned, inputs, where)
     compare(returned, answer, LimitsOf(session.precision, 0.0), where, Verdict.STALE_OUTPUT)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -16,6 +16,7 @@ from tools.alternatives import Alternative, alternatives
 from tools.briefing import Machine
 from tools.build import Builder
 from tools.candidate import Candidate
+from tools.card import Card, card_in_use
 from tools.clock_marks import empty_call_ns
 from tools.draws import Draws, input_shape
 from tools.fork_server import ForkServer
@@ -48,17 +49,26 @@ class Session:
     """What others use, too, to fork workers; else the session starts its own."""
     works_ahead: bool = False
     """Whether the next worker that will be needed is started, on a GPU, while this one is verified or warms up."""
+    _leased: bool = False
+    _killed: list[Subject] = field(default_factory=list)
+    """Those that nobody has waited for yet."""
 
     @contextmanager
     def device_lease(self) -> Iterator[None]:
-        """Hold the device for the time of the block; the time that others are waited for does not count."""
+        """Hold the device for the time of the block, or of the outermost one; the time that others are waited for does
+        not count."""
+        if self._leased:
+            yield
+            return
         with lease(self.device, self.progress):
             began = time.monotonic()
+            self._leased = True
             try:
                 yield
             finally:
-                # What goes on starting would do so beside another's measurement.
-                self.settle_ahead()
+                self._leased = False
+                # What goes on starting or ending would do so beside another's measurement.
+                self.settle()
                 self.leased_s += time.monotonic() - began
 
     @property
@@ -131,6 +141,11 @@ class Session:
     def cache_flush(self) -> CacheFlush:
         """Empties the device's caches."""
         return CacheFlush(self.device, 2 * cache_bytes(self.target))
+
+    @cached_property
+    def card(self) -> Card | None:
+        """The GPU in use; None on the host, and where nothing is told of it."""
+        return card_in_use() if self.device == "cuda" else None
 
     @cached_property
     def marks_ns(self) -> int:
@@ -254,10 +269,28 @@ class Session:
         if self.works_ahead and self.device == "cuda":
             self.ahead.start(1)
 
-    def settle_ahead(self) -> None:
-        """Wait until what was started ahead stands, and does nothing more."""
+    def end(self, subject: Subject) -> None:
+        """End a worker. A GPU's driver takes long to clear up after one (65 ms on an H200), so within a lease that is
+        waited for by `settle` only, unless the next worker could lack the memory: where half of it is free, what the
+        same candidate has taken is there once more."""
+        if not (self._leased and self.device == "cuda"):
+            subject.close()
+            return
+        subject.kill()
+        self._killed.append(subject)
+        free, total = torch.cuda.mem_get_info()
+        if 2 * free < total:
+            self._await_killed()
+
+    def settle(self) -> None:
+        """Wait until nothing of ours starts or ends any more."""
+        self._await_killed()
         if "ahead" in self.__dict__:
             self.ahead.settle()
+
+    def _await_killed(self) -> None:
+        while self._killed:
+            self._killed.pop().close()
 
     @property
     def standing_ahead(self) -> int:
@@ -272,6 +305,7 @@ class Session:
 
     def close(self) -> None:
         """End the fork server, if it was started, and what was started ahead; nobody is waited for."""
+        self._await_killed()
         if "ahead" in self.__dict__:
             self.ahead.close()
         if "server" in self.__dict__:

@@ -265,10 +265,15 @@ class Subject:
         at once."""
         self.worker.require_bounded()
 
-    def close(self) -> None:
-        """End the worker."""
+    def kill(self) -> None:
+        """Kill the worker, without waiting until it is gone; `close` does, and must follow."""
         while self._opened:
             self._opened.pop().close()
+        self.worker.kill()
+
+    def close(self) -> None:
+        """End the worker."""
+        self.kill()
         self.worker.close()
 
     def _ask(self, request: Request, limit_s: float) -> Done:

@@ -27,7 +27,8 @@ from tools.workers import CandidateFault
 
 WARM_UP_CALLS = 4
 WARM_UP_NS = 200_000_000
-"""Calls before the first block, at least this many and at least this long, so that clocks have settled."""
+"""Calls before the first block, at least this many and at least this long, so that clocks have settled. On a GPU not so
+long where its clock is already what a warm-up that long has brought it to before."""
 UNGATED_CALLS = 2
 """The first calls on a GPU compile, load and allocate, which may wait for the GPU: they are not queued ahead."""
 LONG_WARM_UP_CALLS, LONG_WARM_UP_NS = 2, 20_000_000
@@ -234,6 +235,9 @@ def start_timer(
     sizes = session.task.facts.benchmark_sizes(session.target)
     subject = session.subject(candidate, session.memory_bytes(sizes), limits=limits, trusted=trusted)
     try:
+        if not trusted:
+            # While this one gets ready and warms up, the next candidate's starts.
+            session.start_ahead()
         # Before the candidate is loaded.
         looked_at = session.target is Target.CPU and watch and not trusted
         looks = looks_at(subject.worker, session.draws) if looked_at else None
@@ -257,10 +261,15 @@ def start_timer(
 def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:
     """Call until the clocks have settled: at least so often and so long, but never many times where calls are slow."""
     started = time.perf_counter_ns()
+    card = timer.session.card
     calls = long = 0
     while calls < WARM_UP_CALLS or time.perf_counter_ns() - started < least_ns:
+        if calls >= WARM_UP_CALLS and card is not None and card.is_warm():
+            return
         timer.call()
         calls += 1
         long = long + 1 if timer.last_call_ns > LONG_WARM_UP_NS else 0
         if timer.last_call_ns > SLOW_NS or (timer.session.device == "cuda" and long == LONG_WARM_UP_CALLS):
             return
+    if card is not None and least_ns >= WARM_UP_NS:
+        card.note_warm()

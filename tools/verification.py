@@ -79,8 +79,7 @@ def verify_candidate(session: Session, candidate: Candidate, plan: Plan, *, allo
         subject.require_bounded()
         raise
     finally:
-        subject.close()
-        session.settle_ahead()
+        session.end(subject)
 
 
 def _first_again(

@@ -87,6 +87,7 @@ class Worker:
     def __post_init__(self) -> None:
         self._wire = Wire(self.control)
         self._ended = False
+        self._closed = False
         self._spent = False
         self._holds: list[Hold] = []
         self.pid = 0
@@ -355,12 +356,18 @@ class Worker:
         self._ended = True
         return death(self.server.reap(self.number), printed_end(self.scratch))
 
+    def kill(self) -> None:
+        """Kill the worker and everything in its process group; nobody waits for that, which `close` does later."""
+        if self.control.fileno() >= 0:
+            self._signal(signal.SIGKILL)
+            self.control.close()
+
     def close(self) -> None:
         """End the worker and everything in its process group, and drop its folder; once is enough."""
-        if self.control.fileno() < 0:
+        if self._closed:
             return
-        self._signal(signal.SIGKILL)
-        self.control.close()
+        self._closed = True
+        self.kill()
         if not self._ended:
             self._ended = True
             with contextlib.suppress(HarnessError):

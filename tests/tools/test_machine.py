@@ -8,7 +8,7 @@ import torch
 
 from tasks.spec import Precision, Target
 from tools import machine as machine_module
-from tools.machine import _gpu_flops, _host_flops, card_state, machine
+from tools.machine import _gpu_flops, _host_flops, machine
 
 TERA = 1e12
 
@@ -65,8 +65,3 @@ def test_this_host() -> None:
     # No memory of today is slower than 100 MB/s or faster than 10 TB/s.
     assert here.peak_bytes_per_s is not None
     assert 1e8 < here.peak_bytes_per_s < 1e13
-
-
-def test_without_a_gpu_there_is_no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert card_state(own_processes=0) is None

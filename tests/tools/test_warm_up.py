@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from tools.session import Session
-from tools.timer import Timer, warm_up
+from tools.timer import WARM_UP_NS, Timer, warm_up
 
 MS = 1_000_000
 
@@ -14,8 +14,8 @@ MS = 1_000_000
 class ListedCalls(Timer):
     """Its calls take these nanoseconds in turn, the last of them for ever."""
 
-    def __init__(self, device: str, *calls_ns: int) -> None:
-        self.session = cast("Session", SimpleNamespace(device=device))
+    def __init__(self, device: str, *calls_ns: int, card: object = None) -> None:
+        self.session = cast("Session", SimpleNamespace(device=device, card=card))
         self.calls_ns = calls_ns
         self.calls = 0
 
@@ -41,3 +41,39 @@ def test_how_often_a_subject_is_called_before_it_is_timed(device: str, calls_ns:
     timer = ListedCalls(device, *calls_ns)
     warm_up(timer, least_ns=0)
     assert timer.calls == calls
+
+
+class ListedClocks:
+    """A card that is warm from some question on, which counts how often that was noted."""
+
+    def __init__(self, cold_for: int) -> None:
+        self.cold_for = cold_for
+        self.noted = 0
+
+    def note_warm(self) -> None:
+        self.noted += 1
+
+    def is_warm(self) -> bool:
+        self.cold_for -= 1
+        return self.cold_for < 0
+
+
+@pytest.mark.parametrize(("cold_for", "calls"), [(0, 4), (3, 7)])
+def test_a_card_that_is_warm_is_warmed_up_no_longer(cold_for: int, calls: int) -> None:
+    card = ListedClocks(cold_for)
+    timer = ListedCalls("cuda", MS, card=card)
+    warm_up(timer)
+    assert (timer.calls, card.noted) == (calls, 0)
+
+
+def test_a_warm_up_of_full_length_says_what_warm_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = ListedClocks(1000)
+    clock = iter(range(0, 10**12, WARM_UP_NS // 10))
+    monkeypatch.setattr("tools.timer.time.perf_counter_ns", lambda: next(clock))
+    timer = ListedCalls("cuda", MS, card=card)
+    warm_up(timer)
+    # The clock goes on by a tenth each time that it is asked: once at the beginning, and after the fourth call and each
+    # one that follows, until it says ten tenths.
+    assert (timer.calls, card.noted) == (13, 1)
+    warm_up(timer, least_ns=0)
+    assert card.noted == 1
