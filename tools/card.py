@@ -1,4 +1,4 @@
-"""The GPU in use as NVIDIA's management library (NVML) sees it: its clocks, what limits them, and who computes there."""
+"""The GPU in use as NVIDIA's management library (NVML) sees it: its clocks, what limits them, who computes there."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""A session holds its device until nothing of its own works there: what it has killed is gone, and awaited only then."""
+"""A session holds its device until nothing of its own works there: what it has killed is awaited, but not at once."""
 
 import contextlib
 from collections.abc import Iterator
