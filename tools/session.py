@@ -140,7 +140,7 @@ class Session:
     @cached_property
     def cache_flush(self) -> CacheFlush:
         """Empties the device's caches."""
-        return CacheFlush(self.device, 2 * cache_bytes(self.target))
+        return CacheFlush(self.device, cache_bytes(self.target))
 
     @cached_property
     def card(self) -> Card | None:

@@ -1,11 +1,14 @@
 """Inputs of timed calls: new values from two secret bases, the same to the last bit when made again."""
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tasks.spec import InputSpec
 from tools.draws import Draws
-from tools.fresh_inputs import FreshInputs, Recipe
+from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
 
 SIZES = {"N": 2, "L": 12}
 REAL = InputSpec(name="x", dims=("N", 3, "L"))
@@ -81,3 +84,37 @@ def test_what_must_not_be_negative_is_not() -> None:
 def test_a_single_number() -> None:
     inputs = fresh(InputSpec(name="x", dims=()))
     assert inputs.made(inputs.draw())[0].shape == ()
+
+
+class Reads(TorchDispatchMode):
+    """Notes which elements of its storage each sum reads."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.read: list[range] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.name() == "aten::sum":
+            at = args[0].storage_offset()
+            self.read.append(range(at, at + args[0].numel()))
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_host_reads_as_much_as_its_caches_hold_of_what_is_in_none_of_them() -> None:
+    cache_bytes = 4096
+    flush = CacheFlush("cpu", cache_bytes)
+    with Reads() as reads:
+        for _ in range(3):
+            flush.run()
+    first, second, third = reads.read
+    assert len(first) == len(second) == cache_bytes // 4
+    assert not set(first) & set(second)
+    assert third == first
+
+
+def test_other_devices_read_twice_as_much_each_time() -> None:
+    flush = CacheFlush("meta", 4096)
+    with Reads() as reads:
+        flush.run()
+        flush.run()
+    assert reads.read == [range(2048), range(2048)]
