@@ -1,6 +1,7 @@
 """The light headers answer as PyTorch's own: the same source is built against both, and every answer is compared."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import weakref
@@ -31,6 +32,7 @@ FUNCTIONS = (
     *("typed_pointers", "checked", "optional_bias", "three", "two", "arguments", "undefined", "of_type", "nothing"),
     *("item", "throws", "moved_from", "item_int", "item_float", "item_byte", "type_names", "printed"),
     *("undefined_devices", "array_misuse", "new_without_gradient", "array_of", "text", "warns", "throws_no_exception"),
+    "compared",
 )
 OF_ANY_TYPE = (
     *(torch.uint8, torch.int8, torch.int16, torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.complex64),
@@ -80,7 +82,9 @@ def outcome(function: Callable[..., Any], arguments: Callable[[], tuple[Any, ...
     try:
         answer = described(function(*given))
     except Exception as error:
-        answer = (type(error), str(error).split("\nException raised from", 1)[0].splitlines()[0])
+        told = str(error).split("\nException raised from", 1)[0].splitlines()[0]
+        # What PyTorch's logger puts before it: severity, date, time, file and line.
+        answer = (type(error), re.sub(r"^\[F[^\]]*\] ", "", told))
     return answer, [described(item) for item in given]
 
 
@@ -116,6 +120,13 @@ CALLS: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
     ("checked", lambda: (torch.zeros(2, 2), 3)),
     ("checked", lambda: (torch.zeros(1, 2), 2)),
     ("checked", lambda: (matrix(), 2)),
+    ("compared", lambda: (torch.zeros(1, 2), 2)),
+    ("compared", lambda: (torch.zeros(1, 2), 3)),
+    ("compared", lambda: (torch.zeros(1, 1, 1), 3)),
+    ("compared", lambda: (torch.zeros(2, 2), 2)),
+    ("compared", lambda: (torch.zeros(2, 1), 2)),
+    ("compared", lambda: (torch.zeros(0), 1)),
+    ("compared", lambda: (torch.zeros(1, 2, 1, 1), 4)),
     ("optional_bias", lambda: (matrix(), None, None)),
     ("optional_bias", lambda: (matrix(), torch.ones(1), None)),
     ("optional_bias", lambda: (matrix(), None, 2)),

@@ -188,6 +188,15 @@ int64_t checked(torch::Tensor x, int64_t wanted) {
   return x.dim();
 }
 
+int64_t compared(torch::Tensor x, int64_t wanted) {
+  TORCH_CHECK_EQ(x.dim(), wanted);
+  TORCH_CHECK_NE(wanted, 3) << "three dimensions of sizes " << wanted << ", " << 2.5 << ' ' << true;
+  if (x.numel() > 3) TORCH_CHECK_LE(x.size(0), 1); else TORCH_CHECK_LT(x.size(0), 2) << std::string("rows");
+  TORCH_CHECK_GE(x.numel(), 2);
+  TORCH_CHECK_GT(x.size(-1), 1) << "on " << x.scalar_type();
+  return x.dim();
+}
+
 torch::Tensor optional_bias(const torch::Tensor& x, const c10::optional<torch::Tensor>& bias, std::optional<double> scale) {
   if (bias.has_value() && bias->defined()) return bias.value();
   return scale ? torch::full({1}, *scale) : x;

@@ -487,6 +487,33 @@ std::string joined(const Parts&... parts) {
   (append(text, parts), ...);
   return text;
 }
+
+// What a comparison that failed is told, and what is streamed after it; throws at the end of the statement. PyTorch's
+// own puts the time and the line before it, and prints it, too.
+class ComparisonFailed {
+ public:
+  ComparisonFailed(const char* function, const char* file, uint32_t line)
+      : function_(function), file_(file), line_(line) {}
+  ~ComparisonFailed() noexcept(false) {
+    kernelwright_throw(0, function_, file_, line_, text_.c_str());
+  }
+  template <typename T>
+  ComparisonFailed& operator<<(const T& value) {
+    append(text_, value);
+    return *this;
+  }
+
+ private:
+  const char* function_;
+  const char* file_;
+  uint32_t line_;
+  std::string text_;
+};
+
+// Binds less tightly than <<, and more tightly than the two branches of ?: that must be void.
+struct Void {
+  void operator&(const ComparisonFailed&) {}
+};
 }  // namespace message
 
 template <typename... Parts>
@@ -516,6 +543,17 @@ template <typename... Parts>
 #define TORCH_CHECK_VALUE(cond, ...) KERNELWRIGHT_CHECK(2, cond __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_INDEX(cond, ...) KERNELWRIGHT_CHECK(3, cond __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_TYPE(cond, ...) KERNELWRIGHT_CHECK(4, cond __VA_OPT__(, ) __VA_ARGS__)
+#define KERNELWRIGHT_COMPARE(left, right, op)                                                                   \
+  ((left)op(right)) ? (void)0                                                                                  \
+                    : ::c10::message::Void() &                                                                \
+                          (::c10::message::ComparisonFailed(__func__, __FILE__, static_cast<uint32_t>(__LINE__)) \
+                           << "Check failed: " #left " " #op " " #right " (" << (left) << " vs. " << (right) << "). ")
+#define TORCH_CHECK_EQ(left, right) KERNELWRIGHT_COMPARE(left, right, ==)
+#define TORCH_CHECK_NE(left, right) KERNELWRIGHT_COMPARE(left, right, !=)
+#define TORCH_CHECK_LE(left, right) KERNELWRIGHT_COMPARE(left, right, <=)
+#define TORCH_CHECK_LT(left, right) KERNELWRIGHT_COMPARE(left, right, <)
+#define TORCH_CHECK_GE(left, right) KERNELWRIGHT_COMPARE(left, right, >=)
+#define TORCH_CHECK_GT(left, right) KERNELWRIGHT_COMPARE(left, right, >)
 #define AT_ASSERTM(cond, ...) TORCH_CHECK(cond __VA_OPT__(, ) __VA_ARGS__)
 #define AT_ERROR(...) ::c10::fail(0, __func__, __FILE__, static_cast<uint32_t>(__LINE__), "" __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_WARN(...)                                                           \
