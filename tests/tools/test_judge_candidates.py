@@ -9,13 +9,14 @@ from tasks.loader import find_task
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Built, Evaluation, Fault
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
+def judge(request: pytest.FixtureRequest, processes: Processes) -> Iterator[Judge]:
     """One for each task, so that its baselines are timed once."""
-    with Judge(find_task(request.param), Target.CPU) as judge:
+    with Judge(find_task(request.param), Target.CPU, processes=processes) as judge:
         yield judge
 
 
