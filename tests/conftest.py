@@ -1,15 +1,37 @@
-"""Skips at collection what this machine cannot run, and says what it lacks."""
+"""Skips at collection what this machine cannot run, and says what it lacks; holds what tests of all floors share."""
 
+import contextlib
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tasks.spec import Target
+from tools.server_process import Processes
+from tools.servers import Servers
 from tools.toolchain import find_cuda_home
 
 # As the command line has it, before anything imports PyTorch.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """The fork servers of judges that are not about having one of their own: to start and end one takes three seconds.
+
+    Candidates that want to harm it, and tests that end it or change its surroundings, have their own.
+    """
+    with contextlib.closing(Servers("builder")) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def processes(servers: Servers) -> Processes:
+    """Those of the host."""
+    shared = servers.of(Target.CPU)
+    assert shared is not None, "the fork server that tests share could not be started"
+    return shared
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

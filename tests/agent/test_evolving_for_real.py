@@ -16,6 +16,7 @@ from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Fault, Timed, Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 PROBLEM = str(Path(__file__).resolve().parents[2] / "benchmarks" / "small" / "causal.py")
@@ -67,14 +68,14 @@ def test_evolve_with_the_simulated_model_and_again_after_more_turns_are_allowed(
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_the_corners_of_the_family_are_right_and_each_fault_is_found(threads: bool) -> None:
+def test_the_corners_of_the_family_are_right_and_each_fault_is_found(threads: bool, processes: Processes) -> None:
     corners = [
         Variant(
             outputs=outputs, times=times, threads=threads, packed=packed, taps_outside=packed, fixed_taps=not packed
         )
         for outputs, times, packed in ((1, 8, False), (8, 64, True))
     ]
-    with Judge(find_task(PROBLEM), Target.CPU) as judge:
+    with Judge(find_task(PROBLEM), Target.CPU, processes=processes) as judge:
         for variant in corners:
             verified = judge.verify(Candidate(text_of(variant)))
             assert isinstance(verified, Verified), verified

@@ -15,6 +15,8 @@ from tasks.target import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Evaluation, Fault
+from tools.server_process import Processes
+from tools.servers import Servers
 from tools.verdict import Verdict
 
 SEEDS = Path(__file__).resolve().parents[3] / "shared" / "seeds"
@@ -119,20 +121,20 @@ def test_last_seeds_kernel_is_extracted_as_it_stands(tmp_path: Path) -> None:
 
 
 @needs_seeds
-def test_last_seeds_kernel_is_scored(tmp_path: Path) -> None:
+def test_last_seeds_kernel_is_scored(tmp_path: Path, processes: Processes) -> None:
     """It is no Python any more, so it gets no further, on whichever target."""
-    with Judge(find_task("depthwise_separable"), Target.CPU) as judge:
+    with Judge(find_task("depthwise_separable"), Target.CPU, processes=processes) as judge:
         require_lost_indentation(judge.evaluate(last_seeds_kernel(tmp_path)))
 
 
 @needs_seeds
 @pytest.mark.nvcc
-def test_last_seeds_kernel_with_indentation_put_back_is_built(tmp_path: Path) -> None:
+def test_last_seeds_kernel_with_indentation_put_back_is_built(tmp_path: Path, servers: Servers) -> None:
     """It then asks for a binding of a `__global__` kernel, which Python cannot launch."""
     text = last_seeds_kernel(tmp_path).text
     head, class_line, body = text.partition("class ModelNew")
     indented = re.sub(r"(?m)^ (def )?", lambda found: "    def " if found[1] else " " * 8, body)
-    with Judge(find_task("depthwise_separable"), Target.CUDA) as judge:
+    with Judge(find_task("depthwise_separable"), Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
         result = judge.compile(Candidate(head + class_line + indented))
     assert isinstance(result, Fault)
     assert "fused_conv1d_silu_pw_kernel" in result.message and "names a __global__ kernel" in result.message

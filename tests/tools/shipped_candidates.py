@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.loader import find_task
 from tasks.spec import Target
 from tools.candidate import Candidate
+from tools.judge import Judge
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 FOLDER = Path(__file__).resolve().parents[1] / "candidates"
@@ -83,3 +86,32 @@ EXACT_ON_CUDA = (
     "prenorm_train_naive.py",
 )
 """Those that compute in fp32 what the task calls tf32."""
+
+
+class OneJudge:
+    """The judge of one task at a time, kept until another task is asked for: its baselines are timed once, and none of
+    another task's stands on the device.
+
+    A fixture cannot be that: pytest ends one that is parametrised with each row, whether or not the task is the same.
+    """
+
+    def __init__(self, target: Target, processes: Processes | None = None, *, fixed_candidates: bool = False) -> None:
+        self._fixed_candidates = fixed_candidates
+        self._target = target
+        self._processes = processes
+        self._judge: Judge | None = None
+
+    def of(self, task: str) -> Judge:
+        """The judge of this task."""
+        if self._judge is None or self._judge.task.name != task:
+            self.close()
+            self._judge = Judge(
+                find_task(task), self._target, fixed_candidates=self._fixed_candidates, processes=self._processes
+            )
+        return self._judge
+
+    def close(self) -> None:
+        """End the one that there is."""
+        if self._judge is not None:
+            self._judge.close()
+            self._judge = None

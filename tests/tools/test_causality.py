@@ -11,6 +11,7 @@ from tools.causality import _before, _cuts
 from tools.draws import USUAL, Trial
 from tools.judge import Judge
 from tools.results import Verified
+from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 from tools.verdict import Verdict
@@ -63,12 +64,12 @@ def session_of(folder: Path, model: str) -> Session:
     return Session(task_of(folder, model, INPUTS), Target.CPU, Limits(), print)
 
 
-def test_a_leak_is_found_where_time_is_not_the_last_dimension(tmp_path: Path) -> None:
+def test_a_leak_is_found_where_time_is_not_the_last_dimension(tmp_path: Path, processes: Processes) -> None:
     task = task_of(tmp_path, HEAD + FACTS + MODEL, INPUTS)
     # Only the probe is of one sample, that long, and of the usual size.
     probed = "x.shape[0] == 1 and 60 < x.shape[1] < 500 and x.abs().max() < 100"
     leaking = f"if {probed}:\n    y = y + 1e-3 * torch.roll(x, -1, 1)\nreturn y"
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         right = judge.verify(candidate_of(HEAD + MODEL))
         leak = judge.verify(candidate_of(HEAD + MODEL, ("return y", leaking)))
     assert isinstance(right, Verified), message_of(right)

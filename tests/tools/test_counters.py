@@ -11,6 +11,7 @@ from tasks.spec import Target
 from tools import counters
 from tools.counters import command, measure_counters, read_counters
 from tools.draws import USUAL, Trial
+from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 
@@ -89,8 +90,14 @@ def test_why_there_are_no_counters(text: str, problem: str, said: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    session = Session(task_of(tmp_path_factory.mktemp("counters"), CONVOLUTION), Target.CPU, Limits(), lambda _: None)
+def session(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Session]:
+    session = Session(
+        task_of(tmp_path_factory.mktemp("counters"), CONVOLUTION),
+        Target.CPU,
+        Limits(),
+        lambda _: None,
+        processes=processes,
+    )
     yield session
     session.close()
 

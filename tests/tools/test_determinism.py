@@ -9,6 +9,7 @@ from judging import NORMALISED, candidate_of, message_of, task_of, verdict_of
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Determinism, Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 LAST = "return z"
@@ -17,8 +18,10 @@ COUNTED = "self.count = getattr(self, 'count', 0) + 1\n"
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with Judge(task_of(tmp_path_factory.mktemp("same"), NORMALISED), Target.CPU, allow_library=True) as judge:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
+    with Judge(
+        task_of(tmp_path_factory.mktemp("same"), NORMALISED), Target.CPU, allow_library=True, processes=processes
+    ) as judge:
         yield judge
 
 
@@ -57,9 +60,9 @@ def test_an_answer_that_is_wrong_once_in_ten_is_incorrect(judge: Judge, call: in
     assert "look for a race" in message_of(result)
 
 
-def test_an_output_that_is_missing_once_is_seen(tmp_path: Path) -> None:
+def test_an_output_that_is_missing_once_is_seen(tmp_path: Path, processes: Processes) -> None:
     two = NORMALISED.replace(LAST, "return y, z")
-    with Judge(task_of(tmp_path, two), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(tmp_path, two), Target.CPU, allow_library=True, processes=processes) as judge:
         once = candidate_of(two, ("return y, z", f"{COUNTED}return (y, z) if self.count != 10 else (y,)"))
         result = judge.verify(once)
     assert verdict_of(result) is Verdict.CONTRACT_ERROR

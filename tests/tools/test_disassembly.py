@@ -14,6 +14,8 @@ from tools.disassembly import LISTED
 from tools.disassembly_results import Disassembled
 from tools.judge import Judge
 from tools.results import Fault
+from tools.server_process import Processes
+from tools.servers import Servers
 from tools.toolchain import find_cuobjdump
 from tools.verdict import Verdict
 
@@ -26,14 +28,14 @@ def shipped(rows: object, name: str) -> Candidate:
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Judge]:
-    with Judge(find_task("causal_conv"), Target.CPU) as judge:
+def host(processes: Processes) -> Iterator[Judge]:
+    with Judge(find_task("causal_conv"), Target.CPU, processes=processes) as judge:
         yield judge
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Iterator[Judge]:
-    with Judge(find_task("causal_conv"), Target.CUDA) as judge:
+def cuda(servers: Servers) -> Iterator[Judge]:
+    with Judge(find_task("causal_conv"), Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
         yield judge
 
 

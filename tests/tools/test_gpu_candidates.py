@@ -1,13 +1,12 @@
 """On an NVIDIA GPU: every candidate of tests/candidates/cuda gets its verdict, and honest ones are timed."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from shipped_candidates import CUDA, EXACT_ON_CUDA, Expected
+from shipped_candidates import CUDA, EXACT_ON_CUDA, Expected, OneJudge
 
-from tasks.loader import find_task
 from tasks.spec import Precision, Target
-from tools.judge import Judge
 from tools.results import Built, Timed, Verified
 from tools.verdict import Verdict
 
@@ -15,23 +14,20 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
-    """One for each task, so that its baselines are timed once."""
-    with Judge(find_task(request.param), Target.CUDA) as judge:
+def judge() -> Iterator[OneJudge]:
+    with contextlib.closing(OneJudge(Target.CUDA)) as judge:
         yield judge
 
 
 def rows(*files: str) -> pytest.MarkDecorator:
     """Runs a test for the named candidates, or for all, each on its task."""
     chosen = [row for row in CUDA if not files or row.file in files]
-    return pytest.mark.parametrize(
-        ("judge", "row"), [(row.task, row) for row in chosen], indirect=["judge"], ids=[row.file for row in chosen]
-    )
+    return pytest.mark.parametrize("row", chosen, ids=[row.file for row in chosen])
 
 
 @rows()
-def test_verdicts(judge: Judge, row: Expected) -> None:
-    result = judge.evaluate(row.candidate)
+def test_verdicts(judge: OneJudge, row: Expected) -> None:
+    result = judge.of(row.task).evaluate(row.candidate)
     assert result.verdict in row.verdicts, result.message
     if result.verdict is Verdict.CORRECT:
         assert result.timed is not None
@@ -42,22 +38,22 @@ def test_verdicts(judge: Judge, row: Expected) -> None:
 
 
 @rows(*EXACT_ON_CUDA)
-def test_exact_fp32_passes_a_tf32_task(judge: Judge, row: Expected) -> None:
-    result = judge.verify(row.candidate)
+def test_exact_fp32_passes_a_tf32_task(judge: OneJudge, row: Expected) -> None:
+    result = judge.of(row.task).verify(row.candidate)
     assert isinstance(result, Verified), result
     assert result.precision is Precision.TF32
 
 
 @rows("causal_naive.py", "fast_groupnorm.py")
-def test_a_candidate_against_itself_is_timed(judge: Judge, row: Expected) -> None:
-    result = judge.benchmark(row.candidate, against=row.candidate)
+def test_a_candidate_against_itself_is_timed(judge: OneJudge, row: Expected) -> None:
+    result = judge.of(row.task).benchmark(row.candidate, against=row.candidate)
     assert isinstance(result, Timed), result
     assert len(result.candidate_samples_ns) == len(result.baseline_samples_ns)
 
 
 @rows("fast_causal.py", "groupnorm_two_pass.py")
-def test_compiling_reports_the_kernels(judge: Judge, row: Expected) -> None:
-    result = judge.compile(row.candidate)
+def test_compiling_reports_the_kernels(judge: OneJudge, row: Expected) -> None:
+    result = judge.of(row.task).compile(row.candidate)
     assert isinstance(result, Built), result
     (extension,) = result.extensions
     assert extension.kernels

@@ -10,6 +10,7 @@ from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Built, Fault
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 PROBLEM = """
@@ -57,9 +58,9 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     inputs = "\n\ndef get_inputs():\n    return [torch.randn(4, 8)]\n\n\ndef get_init_inputs():\n    return []\n"
-    with Judge(task_of(tmp_path_factory.mktemp("doubled"), PROBLEM, inputs), Target.CPU) as judge:
+    with Judge(task_of(tmp_path_factory.mktemp("doubled"), PROBLEM, inputs), Target.CPU, processes=processes) as judge:
         yield judge
 
 

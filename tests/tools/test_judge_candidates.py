@@ -1,29 +1,27 @@
 """Every candidate of tests/candidates/cpu gets the verdict that its README states, on the shipped tasks."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from shipped_candidates import CPU, CUDA, FOLDER, Expected
+from shipped_candidates import CPU, CUDA, FOLDER, Expected, OneJudge
 
-from tasks.loader import find_task
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Built, Evaluation, Fault
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
-    """One for each task, so that its baselines are timed once."""
-    with Judge(find_task(request.param), Target.CPU) as judge:
+def judge(processes: Processes) -> Iterator[OneJudge]:
+    with contextlib.closing(OneJudge(Target.CPU, processes, fixed_candidates=True)) as judge:
         yield judge
 
 
-@pytest.mark.parametrize(
-    ("judge", "expected"), [(row.task, row) for row in CPU], indirect=["judge"], ids=[row.file for row in CPU]
-)
-def test_verdicts(judge: Judge, expected: Expected) -> None:
-    result = evaluated(judge, expected)
+@pytest.mark.parametrize("expected", CPU, ids=[row.file for row in CPU])
+def test_verdicts(judge: OneJudge, expected: Expected) -> None:
+    result = evaluated(judge.of(expected.task), expected)
     assert result.verdict in expected.verdicts, result.message
     assert (result.timed is not None) == (expected.file == "causal_naive.py")
     if result.timed is not None:

@@ -9,6 +9,7 @@ from tasks.spec import Target
 from tools.describe import describe
 from tools.judge import Judge
 from tools.results import Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 PAIR = """
@@ -93,16 +94,19 @@ def get_init_inputs():
 """
 
 
-def verdicts(folder: Path, model: str, inputs: str, *changes: tuple[str, str]) -> list[tuple[Verdict, str]]:
+def verdicts(
+    processes: Processes, folder: Path, model: str, inputs: str, *changes: tuple[str, str]
+) -> list[tuple[Verdict, str]]:
     """Of the reference itself, and of it with each change."""
-    with Judge(task_of(folder, model, inputs), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(folder, model, inputs), Target.CPU, allow_library=True, processes=processes) as judge:
         results = [judge.verify(candidate_of(model)), *(judge.verify(candidate_of(model, one)) for one in changes)]
     assert all(describe(result) for result in results)
     return [(verdict_of(result), message_of(result)) for result in results]
 
 
-def test_a_tuple_of_outputs(tmp_path: Path) -> None:
+def test_a_tuple_of_outputs(tmp_path: Path, processes: Processes) -> None:
     right, second, swapped, listed, short = verdicts(
+        processes,
         tmp_path,
         PAIR,
         TWO,
@@ -121,8 +125,9 @@ def test_a_tuple_of_outputs(tmp_path: Path) -> None:
     assert "returns ['output']; the reference returns ['output[0]', 'output[1]']" in short[1]
 
 
-def test_a_dict_of_outputs(tmp_path: Path) -> None:
+def test_a_dict_of_outputs(tmp_path: Path, processes: Processes) -> None:
     right, wrong, renamed, reordered = verdicts(
+        processes,
         tmp_path,
         NAMED,
         TWO,
@@ -137,15 +142,16 @@ def test_a_dict_of_outputs(tmp_path: Path) -> None:
     assert reordered == (Verdict.CORRECT, ""), "a dict has no order that a caller sees"
 
 
-def test_inputs_of_whole_numbers(tmp_path: Path) -> None:
-    right, wrong = verdicts(tmp_path, EMBEDDED, TOKENS, ("self.table(x)", "self.table(x % 9)"))
+def test_inputs_of_whole_numbers(tmp_path: Path, processes: Processes) -> None:
+    right, wrong = verdicts(processes, tmp_path, EMBEDDED, TOKENS, ("self.table(x)", "self.table(x % 9)"))
     assert right == (Verdict.CORRECT, "")
     assert wrong[0] is Verdict.INCORRECT
 
 
-def test_outputs_of_whole_numbers_must_be_equal(tmp_path: Path) -> None:
+def test_outputs_of_whole_numbers_must_be_equal(tmp_path: Path, processes: Processes) -> None:
     """With nothing but whole numbers there was no check to describe, and describing the result failed."""
     right, wrong, short = verdicts(
+        processes,
         tmp_path,
         LARGEST,
         ONE.format(dtype=""),
@@ -159,7 +165,7 @@ def test_outputs_of_whole_numbers_must_be_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_sixteen_bit_problems(tmp_path: Path, dtype: str) -> None:
+def test_sixteen_bit_problems(tmp_path: Path, processes: Processes, dtype: str) -> None:
     model = HALF.replace("nn.Conv1d(8, 8, 3)", f"nn.Conv1d(8, 8, 3, dtype=torch.{dtype})")
     exact = (
         "return self.conv(x)",
@@ -168,6 +174,7 @@ def test_sixteen_bit_problems(tmp_path: Path, dtype: str) -> None:
     )
     inputs = ONE.format(dtype=f", dtype=torch.{dtype}")
     right, exact_one, no_bias, wide = verdicts(
+        processes,
         tmp_path,
         model,
         inputs,
@@ -181,8 +188,10 @@ def test_sixteen_bit_problems(tmp_path: Path, dtype: str) -> None:
     assert "dtype torch.float32" in wide[1]
 
 
-def test_every_comparison_is_counted(tmp_path: Path) -> None:
-    with Judge(task_of(tmp_path, LARGEST, ONE.format(dtype="")), Target.CPU, allow_library=True) as judge:
+def test_every_comparison_is_counted(tmp_path: Path, processes: Processes) -> None:
+    with Judge(
+        task_of(tmp_path, LARGEST, ONE.format(dtype="")), Target.CPU, allow_library=True, processes=processes
+    ) as judge:
         result = judge.verify(candidate_of(LARGEST))
     assert isinstance(result, Verified)
     assert len(result.checks) == 12

@@ -10,13 +10,14 @@ from judging import CONVOLUTION, NORMALISED, candidate_of, message_of, task_of, 
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("normalised"), NORMALISED)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 
@@ -110,13 +111,13 @@ def test_nan_and_infinity_are_found_and_placed(judge: Judge, value: str) -> None
     )
 
 
-def test_short_arithmetic_is_told_as_rounding(tmp_path: Path) -> None:
+def test_short_arithmetic_is_told_as_rounding(tmp_path: Path, processes: Processes) -> None:
     """R3. Of a convolution alone: a norm behind it may make large errors of small ones."""
     convolution = (
         "weight, x = self.conv.weight.half().float(), x.half().float()\n"
         "return functional.conv1d(x, weight, self.conv.bias, padding=1)"
     )
-    with Judge(task_of(tmp_path, CONVOLUTION), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(tmp_path, CONVOLUTION), Target.CPU, allow_library=True, processes=processes) as judge:
         result = judge.verify(candidate_of(CONVOLUTION, ("return self.conv(x)", convolution)))
     assert verdict_of(result) is Verdict.INCORRECT
     assert "rounding" in message_of(result)
@@ -173,8 +174,8 @@ def test_an_exception_names_the_candidates_line_and_the_shape(judge: Judge) -> N
     assert re.search(r"\(N=\d+ L=\d+, ", message_of(result))
 
 
-def test_arithmetic_by_pytorch_is_library_compute_unless_allowed(judge: Judge) -> None:
-    with Judge(judge.task, Target.CPU) as strict:
+def test_arithmetic_by_pytorch_is_library_compute_unless_allowed(judge: Judge, processes: Processes) -> None:
+    with Judge(judge.task, Target.CPU, processes=processes) as strict:
         result = strict.verify(candidate_of(NORMALISED))
         # Wrong on every input: of two values in a group, a norm leaves +1 and -1, with or without a bias before it.
         wrong = strict.verify(candidate_of(NORMALISED, ("return z", "return z + 1.0")))

@@ -8,6 +8,7 @@ from judging import INPUTS, candidate_of, message_of, task_of, verdict_of
 from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 CONVOLUTION = """
@@ -45,9 +46,9 @@ PLAIN = "self.conv = nn.Conv1d(4, 6, 3)"
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("convolution"), CONVOLUTION, INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 

@@ -8,6 +8,7 @@ from judging import candidate_of, message_of, task_of, verdict_of
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 CAUSAL = """
@@ -55,9 +56,9 @@ PLAIN = FREE[: FREE.index("from tasks.spec")] + FREE[FREE.index("class Model") :
 FUTURE = "functional.pad(x, (0, 1))[..., 1:]"
 
 
-def test_a_leak_from_the_future_is_found(tmp_path: Path) -> None:
+def test_a_leak_from_the_future_is_found(tmp_path: Path, processes: Processes) -> None:
     leak = candidate_of(PLAIN, ("return y", f"return y + 1e-4 * {FUTURE}"))
-    with Judge(task_of(tmp_path, FREE, INPUTS), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(tmp_path, FREE, INPUTS), Target.CPU, allow_library=True, processes=processes) as judge:
         right = judge.verify(candidate_of(PLAIN))
         result = judge.verify(leak)
     assert isinstance(right, Verified), message_of(right)
@@ -66,18 +67,18 @@ def test_a_leak_from_the_future_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("probed", [True, False])
-def test_every_call_keeps_to_the_multiples_of_the_axes(tmp_path: Path, probed: bool) -> None:
+def test_every_call_keeps_to_the_multiples_of_the_axes(tmp_path: Path, probed: bool, processes: Processes) -> None:
     """The probe of causality once took lengths and batches that the task does not allow."""
     model = IN_BLOCKS if probed else IN_BLOCKS.replace('    causal_axis="L",\n', "")
     plain = model[: model.index("from tasks.spec")] + model[model.index("class Model") :]
-    with Judge(task_of(tmp_path, model, INPUTS), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(tmp_path, model, INPUTS), Target.CPU, allow_library=True, processes=processes) as judge:
         results = [judge.verify(candidate_of(plain)) for _ in range(3)]
     assert [verdict_of(result) for result in results] == [Verdict.CORRECT] * 3, [message_of(r) for r in results]
 
 
-def test_a_reference_that_refuses_a_shape_its_facts_allow_is_our_fault(tmp_path: Path) -> None:
+def test_a_reference_that_refuses_a_shape_its_facts_allow_is_our_fault(tmp_path: Path, processes: Processes) -> None:
     model = FREE.replace("% 1 == 0,", "> 4,")
-    with Judge(task_of(tmp_path, model, INPUTS), Target.CPU, allow_library=True) as judge:
+    with Judge(task_of(tmp_path, model, INPUTS), Target.CPU, allow_library=True, processes=processes) as judge:
         result = judge.verify(candidate_of(PLAIN))
     assert verdict_of(result) is Verdict.HARNESS_ERROR
     assert "correct the task's axes" in message_of(result)

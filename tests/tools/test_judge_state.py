@@ -8,6 +8,7 @@ from judging import INPUTS, candidate_of, message_of, task_of, verdict_of
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 NORM = """
@@ -31,9 +32,9 @@ OWN_STATISTICS = "self.bn.running_mean, self.bn.running_var"
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("norm"), NORM, INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 

@@ -13,6 +13,7 @@ from tasks.spec import Target
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Timed
+from tools.server_process import Processes
 from tools.subject import Limits
 from tools.verdict import Verdict
 
@@ -22,9 +23,9 @@ PREPARED = Candidate(ITSELF.text + "\n    def prepare(self):\n        import tim
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("timed"), CONVOLUTION, LONG_INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 
@@ -182,9 +183,11 @@ def test_what_a_candidate_is_compared_with_must_construct(judge: Judge) -> None:
     assert "the candidate to compare with failed" in message_of(result)
 
 
-def test_slow_steps_are_ended(judge: Judge) -> None:
+def test_slow_steps_are_ended(judge: Judge, processes: Processes) -> None:
     endless = "while x.shape[-1] > 64:\n    pass\n" + CALL
-    with Judge(judge.task, Target.CPU, allow_library=True, limits=Limits(load_s=30.0, call_s=1.0)) as strict:
+    with Judge(
+        judge.task, Target.CPU, allow_library=True, limits=Limits(load_s=30.0, call_s=1.0), processes=processes
+    ) as strict:
         results = [
             strict.verify(changed(endless)),
             strict.benchmark(changed(endless), against=ITSELF),

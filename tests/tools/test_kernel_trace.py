@@ -7,6 +7,7 @@ from judging import CONVOLUTION, LONG_INPUTS, candidate_of, task_of
 from tasks.spec import Target
 from tools.draws import USUAL, Trial
 from tools.replies import Traced
+from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 from tools.worker.kernel_trace import launch_of
@@ -61,8 +62,10 @@ def test_a_copy_has_no_form() -> None:
     )
 
 
-def test_a_recording_is_written_and_read_within_the_sandbox(tmp_path: Path) -> None:
-    session = Session(task_of(tmp_path, CONVOLUTION, LONG_INPUTS), Target.CPU, Limits(), lambda _: None)
+def test_a_recording_is_written_and_read_within_the_sandbox(tmp_path: Path, processes: Processes) -> None:
+    session = Session(
+        task_of(tmp_path, CONVOLUTION, LONG_INPUTS), Target.CPU, Limits(), lambda _: None, processes=processes
+    )
     trial = Trial(session.task.facts.benchmark_sizes(Target.CPU), USUAL, instance=0)
     state = session.draws.state(session.oracle.template)
     try:

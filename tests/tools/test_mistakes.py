@@ -13,22 +13,23 @@ from tools.candidate import Candidate
 from tools.describe import describe
 from tools.judge import Judge
 from tools.results import Fault
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 FORWARD = "return self.conv(x)"
 
 
 @pytest.fixture(scope="module")
-def convolution(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def convolution(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("mistakes"), CONVOLUTION, LONG_INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 
 @pytest.fixture(scope="module")
-def normalised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def normalised(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("normalised"), NORMALISED, LONG_INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 
@@ -118,9 +119,9 @@ def test_the_model_is_told(convolution: Judge) -> None:
         ("prenorm_train_frozen_statistics.py", "bn.running_mean is as it was before the call"),
     ],
 )
-def test_the_mistakes_of_the_shipped_candidates_are_named(file: str, phrase: str) -> None:
+def test_the_mistakes_of_the_shipped_candidates_are_named(file: str, phrase: str, processes: Processes) -> None:
     (row,) = (row for row in CPU if row.file == file)
-    with Judge(find_task(row.task), Target.CPU) as judge:
+    with Judge(find_task(row.task), Target.CPU, processes=processes) as judge:
         assert phrase in likely(judge, row.candidate)
 
 

@@ -19,6 +19,7 @@ from tools.judge import Judge
 from tools.local_site import local_site
 from tools.pool import Pool
 from tools.results import Evaluation, Fault, Verified
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 BUILDS = """
@@ -74,12 +75,12 @@ def told(evaluation: Evaluation) -> list[object]:
     ]
 
 
-def test_the_pool_answers_what_a_judge_alone_answers(task: Task) -> None:
+def test_the_pool_answers_what_a_judge_alone_answers(task: Task, processes: Processes) -> None:
     jobs = {job_of(task, candidate).id: (verdict, candidate) for verdict, candidate in CANDIDATES.items()}
     with Pool([local_site(Target.CPU, print, builders=1)]) as pool:
         found = list(pool.evaluate(job_of(task, candidate) for candidate in CANDIDATES.values()))
     assert {each.job: each.evaluation.verdict for each in found} == {key: verdict for key, (verdict, _) in jobs.items()}
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         for each in found:
             alone = judge.evaluate(jobs[each.job][1])
             assert told(each.evaluation) == told(alone)

@@ -11,6 +11,8 @@ from tools.candidate import Candidate
 from tools.describe import describe
 from tools.judge import Judge
 from tools.results import Fault, Timed, Verified
+from tools.server_process import Processes
+from tools.servers import Servers
 from tools.verdict import Verdict
 
 PROBLEM = """
@@ -145,8 +147,8 @@ def task(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def on_the_host(task: Task) -> Iterator[Judge]:
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+def on_the_host(task: Task, processes: Processes) -> Iterator[Judge]:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 
@@ -170,8 +172,8 @@ def test_pytorch_may_use_tf32_in_that_class_only(on_the_host: Judge, task: Task)
 
 
 @pytest.mark.nvcc
-def test_the_kernel_for_tensor_cores_compiles(task: Task) -> None:
-    with Judge(task, Target.CUDA) as judge:
+def test_the_kernel_for_tensor_cores_compiles(task: Task, servers: Servers) -> None:
+    with Judge(task, Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
         assert judge.compile(TENSOR_CORES).status == "built"
 
 

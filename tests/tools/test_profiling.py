@@ -19,6 +19,7 @@ from tools.profile_results import Counters, HostThreads, KernelProfile, Profiled
 from tools.profiling import kernel_profiles
 from tools.replies import DoneLine, Traced, parse_reply
 from tools.results import Extension
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 H200 = DeviceLimits(132, 2048, 65536, 228 << 10, 32, 1024)
@@ -159,9 +160,9 @@ def test_peaks_that_are_not_known_are_said() -> None:
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("profiling"), CONVOLUTION, LONG_INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 

@@ -32,6 +32,7 @@ from tools.results import Built, Evaluation, Verified
 from tools.sanitizer import judged, last_word, sanitize
 from tools.sanitizer_report import parse_report
 from tools.sanitizer_results import Sanitized, SanitizerRun
+from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 from tools.verdict import Verdict
@@ -41,9 +42,9 @@ CANDIDATE = candidate_of(CONVOLUTION)
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Session]:
     task = task_of(tmp_path_factory.mktemp("sanitizer"), CONVOLUTION)
-    session = Session(task, Target.CPU, Limits(), lambda _: None)
+    session = Session(task, Target.CPU, Limits(), lambda _: None, processes=processes)
     yield session
     session.close()
 

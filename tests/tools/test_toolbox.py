@@ -10,6 +10,7 @@ from judging import CONVOLUTION, LONG_INPUTS, candidate_of, task_of
 from tasks.spec import Target
 from tools.judge import Judge
 from tools.results import Evaluation, Refused, ToolReply
+from tools.server_process import Processes
 from tools.toolbox import Toolbox
 from tools.verdict import Verdict
 
@@ -17,9 +18,9 @@ CANDIDATE = candidate_of(CONVOLUTION)
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Iterator[Judge]:
     task = task_of(tmp_path_factory.mktemp("toolbox"), CONVOLUTION, LONG_INPUTS)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
         yield judge
 
 

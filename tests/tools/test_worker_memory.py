@@ -18,6 +18,7 @@ from tools import confinement, worker_memory
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.replies import Done, Held
+from tools.server_process import Processes
 from tools.subject import Limits, Subject
 from tools.verdict import Verdict
 from tools.worker_memory import WorkerMemory, refusal
@@ -208,7 +209,7 @@ def test_a_machine_is_asked_whether_it_lets_memory_be_read() -> None:
 
 
 def test_where_memory_cannot_be_read_outputs_are_written_as_before(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, processes: Processes
 ) -> None:
     """A container's seccomp profile may refuse it."""
 
@@ -219,7 +220,7 @@ def test_where_memory_cannot_be_read_outputs_are_written_as_before(
     monkeypatch.setattr(worker_memory, "_process_vm_readv", lambda: refused)
     assert refusal(os.getpid()) == "Operation not permitted"
     task = task_of(tmp_path, CONVOLUTION)
-    with Judge(task, Target.CPU, allow_library=True) as judge:
-        result = judge.benchmark(candidate_of(CONVOLUTION))
+    with Judge(task, Target.CPU, allow_library=True, processes=processes) as judge:
+        result = judge.benchmark(candidate_of(CONVOLUTION), against=candidate_of(CONVOLUTION))
         assert verdict_of(result) is Verdict.CORRECT, message_of(result)
         assert judge._session.server.memory_refusal == "Operation not permitted"
