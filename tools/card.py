@@ -31,7 +31,7 @@ class Card:
         # Asking with no room answers how many there are: 0 with none running, NVML_ERROR_INSUFFICIENT_SIZE otherwise.
         self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(self._handle, ctypes.byref(count), None)
         return CardState(
-            sm_clock_mhz=self._clock_mhz(_SM),
+            sm_clock_mhz=self.sm_clock_mhz(),
             memory_clock_mhz=self._clock_mhz(_MEMORY),
             throttle_reasons=None if failed else reasons.value,
             other_processes=max(0, count.value - own_processes),
@@ -39,14 +39,18 @@ class Card:
 
     def note_warm(self) -> None:
         """The clock of the multiprocessors is now what it comes to under work."""
-        self._warm_mhz = self._clock_mhz(_SM)
+        self._warm_mhz = self.sm_clock_mhz()
 
     def is_warm(self) -> bool:
         """Whether that clock is what it was when it was noted last; no where it never was."""
-        now_mhz = None if self._warm_mhz is None else self._clock_mhz(_SM)
+        now_mhz = None if self._warm_mhz is None else self.sm_clock_mhz()
         if now_mhz is None or self._warm_mhz is None:
             return False
         return abs(now_mhz - self._warm_mhz) <= SAME_CLOCK * self._warm_mhz
+
+    def sm_clock_mhz(self) -> int | None:
+        """The clock of the multiprocessors."""
+        return self._clock_mhz(_SM)
 
     def _clock_mhz(self, kind: int) -> int | None:
         value = ctypes.c_uint()

@@ -194,6 +194,8 @@ class Judge:
         finally:
             if against is not None:
                 baseline.close()
+        if card is not None:
+            self._pace.note_clock(card.sm_clock_mhz)
         return self._timed(candidate, samples, prepare_ns, against is not None, started).model_copy(
             update={"card": card, "code": code, "disturbance": disturbance(self.target, samples, card)}
         )

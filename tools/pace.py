@@ -18,6 +18,9 @@ from tools.workers import CandidateFault
 LIMITS = Limits(load_s=300.0, call_s=600.0)
 """A baseline may compile for minutes on its first call."""
 ROUNDS = 8
+MOVED_CLOCK = 0.05
+"""Once the multiprocessors' clock is another by this share, all baselines are timed anew for the next candidate. The
+one that a candidate is compared with is timed beside it anyway."""
 CALLS = 2
 """In each round every baseline is called so often, so that a disturbance meets all of them alike."""
 
@@ -31,6 +34,9 @@ class Pace:
         """Those that have been called, and are not timed yet."""
         self._failed: dict[str, Baseline] = {}
         self._fastest: Timer | None = None
+        self._clocks_mhz: list[int | None] = []
+        """Of the GPU when all were timed, and in the measurement that was the reason."""
+        self._moved_to_mhz: int | None = None
         self.fastest_name = ""
         self.baselines: tuple[Baseline, ...] = ()
         """Every baseline with its median; empty until `fastest` was called."""
@@ -103,6 +109,9 @@ class Pace:
         finally:
             failed = tuple(self._failed.values())
             self._end_prepared()
+        card = self._session.card
+        self._clocks_mhz = [self._moved_to_mhz, None if card is None else card.sm_clock_mhz()]
+        self._moved_to_mhz = None
         timed = tuple(Baseline(name=name, median_ns=median) for name, median in medians.items())
         self.baselines = (*timed, *failed)
 
@@ -127,6 +136,15 @@ class Pace:
     def warm(self) -> int:
         """How many baselines' workers are kept."""
         return int(self._fastest is not None) + len(self._prepared)
+
+    def note_clock(self, now_mhz: int | None) -> None:
+        """Take the GPU's clock after a candidate's measurement into account: where it has moved, all baselines are
+        timed anew for the next one. Not again where only candidates have another clock, and baselines the old one."""
+        known = [mhz for mhz in self._clocks_mhz if mhz is not None]
+        if now_mhz is not None and known and all(abs(now_mhz - mhz) > MOVED_CLOCK * mhz for mhz in known):
+            self._session.progress(f"the GPU's clock has moved to {now_mhz} MHz: baselines are timed anew")
+            self._moved_to_mhz = now_mhz
+            self.close()
 
     def forget(self, timer: Timer) -> None:
         """Drop a baseline whose worker has died; all are timed anew when one is next needed."""

@@ -151,3 +151,55 @@ def test_a_baseline_that_cannot_be_had_is_told_and_eager_must_be_had(
     with pytest.raises(HarnessError, match=r"the baseline eager could not be timed: .*why"):
         watched.pace.fastest()
     assert watched.pace.warm == 0
+
+
+class Clock:
+    """A card that tells a clock which a test sets."""
+
+    def __init__(self, mhz: int | None) -> None:
+        self.mhz = mhz
+
+    def sm_clock_mhz(self) -> int | None:
+        return self.mhz
+
+    def note_warm(self) -> None:
+        pass
+
+    def is_warm(self) -> bool:
+        return True
+
+
+def timed_anew(watched: Watched, measured_mhz: int | None) -> bool:
+    """Whether all baselines are timed again for the candidate after one that was measured at this clock."""
+    watched.pace.note_clock(measured_mhz)
+    before = len(watched.prepared)
+    watched.pace.fastest()
+    return len(watched.prepared) > before
+
+
+def test_baselines_are_timed_anew_where_the_gpus_clock_has_moved(watched: Watched) -> None:
+    clock = Clock(1980)
+    vars(watched.session)["card"] = clock
+    watched.pace.fastest()
+    assert not timed_anew(watched, 1980)
+    assert not timed_anew(watched, 1905)
+    assert not timed_anew(watched, None)
+    clock.mhz = 1500
+    assert timed_anew(watched, 1500)
+    assert not timed_anew(watched, 1500)
+    clock.mhz = 1980
+    assert timed_anew(watched, 1980)
+
+
+def test_baselines_are_timed_anew_once_where_candidates_alone_have_another_clock(watched: Watched) -> None:
+    vars(watched.session)["card"] = Clock(1980)
+    watched.pace.fastest()
+    assert timed_anew(watched, 1500)
+    assert not timed_anew(watched, 1500)
+    assert not timed_anew(watched, 1980)
+
+
+def test_a_card_that_tells_no_clock_has_baselines_timed_once(watched: Watched) -> None:
+    vars(watched.session)["card"] = Clock(None)
+    watched.pace.fastest()
+    assert not timed_anew(watched, 1980)
