@@ -1,5 +1,6 @@
 """Compiles and links one extension: against the light headers where its sources allow it, else as `load_inline`."""
 
+import contextlib
 import errno
 import re
 import shutil
@@ -94,10 +95,16 @@ class Compilation:
         """
         # The compilers print the offending line from the file that #line names, so it must lie beside the sources.
         self._write(CANDIDATE_FILE, self._candidate.text, errors="surrogateescape")
+        with contextlib.ExitStack() as holds:
+            return self._compiled(holds)
+
+    def _compiled(self, holds: contextlib.ExitStack) -> Compiled:
         headers = None if lacks_light_headers(self._request) else light_headers(self._toolchain)
+        if headers is not None:
+            holds.callback(headers.hold.close)
         if headers is not None and self._cuda and not headers.has_cuda:
             headers = None
-        units, kit = self._compile_light(headers) if headers is not None else ((), None)
+        units, kit = self._compile_light(headers, holds) if headers is not None else ((), None)
         if kit is None or any(unit.returncode for unit in units) or self._link_light(units, kit).returncode:
             units = self._compile_heavy(units)
             linked = self._link(units, self._torch_libraries())
@@ -110,7 +117,9 @@ class Compilation:
             library_calls=self._library_calls(units),
         )
 
-    def _compile_light(self, headers: LightKit) -> tuple[tuple[Unit, ...], LightKit | None]:
+    def _compile_light(
+        self, headers: LightKit, holds: contextlib.ExitStack
+    ) -> tuple[tuple[Unit, ...], LightKit | None]:
         """Everything against the light headers: the host's unit, then the device's where there is one; and the whole
         kit, to link them with.
 
@@ -126,6 +135,8 @@ class Compilation:
             making = beside.submit(light_kit, self._toolchain)
             units = _all_at_once(jobs)
             kit = making.result()
+        if kit is not None:
+            holds.callback(kit.hold.close)
         certain: list[Diagnostic] = []
         for unit in units:
             certain += self._certain_errors(unit)

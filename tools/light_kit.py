@@ -90,7 +90,10 @@ def light_headers(toolchain: Toolchain) -> LightKit | None:
             held = hold(folder)
     except OSError:
         return None
-    return None if held is None or _failed(folder) else LightKit(folder, held, _with_cuda(toolchain))
+    if held is not None and _failed(folder):
+        held.close()
+        return None
+    return None if held is None else LightKit(folder, held, _with_cuda(toolchain))
 
 
 def light_kit(toolchain: Toolchain) -> LightKit | None:
@@ -104,9 +107,12 @@ def light_kit(toolchain: Toolchain) -> LightKit | None:
         return None
     try:
         _require_objects(kit, toolchain)
+        if not _failed(kit.folder):
+            return kit
     except OSError:
-        return None
-    return None if _failed(kit.folder) else kit
+        pass
+    kit.hold.close()
+    return None
 
 
 def _require_objects(kit: LightKit, toolchain: Toolchain) -> None:

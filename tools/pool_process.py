@@ -203,7 +203,9 @@ def _receive(lines: IO[bytes], asks: "queue.SimpleQueue[Ask]") -> None:
 def _prepare_builds() -> None:
     """Have made what all builds need. What fails here fails again in the first build, and is told then."""
     with contextlib.suppress(KernelwrightError):
-        light_kit(find_toolchain())
+        kit = light_kit(find_toolchain())
+        if kit is not None:
+            kit.hold.close()
 
 
 def serve(

@@ -329,7 +329,8 @@ class Worker:
         try:
             built = builder.build(line.build, candidate)
         except BuildError as error:
-            self.build_faults.append(error)
+            # Its frames would keep this worker's memory until somebody collects cycles.
+            self.build_faults.append(error.with_traceback(None))
             return error
         self.extensions.append(built.report)
         self._holds.append(built.hold)

@@ -1,5 +1,6 @@
 """What becomes of a candidate's `load_inline`: lazily, failing, swallowed, unusual, several of one name."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,3 +160,17 @@ def test_nothing_of_a_build_is_left_in_the_way(judge: Judge, tmp_path: Path, mon
     assert isinstance(result, Fault)
     assert result.verdict is Verdict.HARNESS_ERROR
     assert "set KERNELWRIGHT_CACHE" in result.message
+
+
+def test_builds_that_fail_leave_nothing_to_whoever_collects_cycles(judge: Judge) -> None:
+    """Their descriptors and their workers' memory stayed until then."""
+    failed(judge, "built('missing')\n")
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+        for number in range(2):
+            failed(judge, f"built('missing')\n# {number}\n")
+        assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+    finally:
+        gc.enable()
