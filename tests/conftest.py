@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tasks.spec import Target
-from tools.server_process import Processes
+from tools import confinement
+from tools.server_process import Processes, ServerProcess
 from tools.servers import Servers
 from tools.toolchain import find_cuda_home
 
@@ -32,6 +33,24 @@ def processes(servers: Servers) -> Processes:
     shared = servers.of(Target.CPU)
     assert shared is not None, "the fork server that tests share could not be started"
     return shared
+
+
+@pytest.fixture(scope="session")
+def as_it_is() -> Iterator[ServerProcess]:
+    """A fork server for tests of workers that no judge has: they are confined by all that this machine has, and what
+    they allocate has no limit, as on a GPU."""
+    with contextlib.closing(ServerProcess()) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def without_namespaces() -> Iterator[ServerProcess]:
+    """The same, but without bubblewrap."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(confinement, "lacks_bubblewrap", lambda *, gpu: f"not used by these tests, gpu={gpu}")
+        process = ServerProcess()
+    with contextlib.closing(process):
+        yield process
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

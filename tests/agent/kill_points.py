@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,6 +48,7 @@ SCRIPT = (
 )
 RETRIED, OVERFLOWING = 3, 7
 """The turns before which the server fails once, and finds the conversation too long once."""
+PROCESSES = 2
 LIMITS = Limits(turns=20, tokens=100_000)
 
 
@@ -198,10 +200,23 @@ def main(folder: Path) -> None:
     plans: list[tuple[int, ...]] = [(at,) for at in range(1, boundaries + 1)]
     plans += [(at, again) for at in range(1, boundaries + 1, 15) for again in (1, 2, 4)]
     plans += [(every,) * boundaries for every in (19, 31)]
+    # Each process takes every second plan: one waits for its own children most of the time.
+    with get_context("fork").Pool(PROCESSES) as pool:
+        carried_out = pool.starmap(
+            carry_out, [(folder / f"killed-{n}", plans[n::PROCESSES], expected, told) for n in range(PROCESSES)]
+        )
+    kills = sum(killed for killed, _ in carried_out)
+    failures = [failure for _, failed in carried_out for failure in failed]
+    print(json.dumps({"boundaries": boundaries, "kills": kills, "failures": failures}))
+
+
+def carry_out(
+    path: Path, plans: Sequence[tuple[int, ...]], expected: list[object], told: dict[int, object]
+) -> tuple[int, list[str]]:
+    """Kill a rollout as each plan says, in the same folder; returns how many kills there were, and what went wrong."""
     failures: list[str] = []
     kills = 0
     for plan in plans:
-        path = folder / "killed"
         shutil.rmtree(path, ignore_errors=True)
         times = 0
         for at in (*plan, None):
@@ -213,7 +228,7 @@ def main(folder: Path) -> None:
             check(path, expected, told, times)
         except Exception as error:
             failures.append(f"killed at {plan[:3]}: {type(error).__name__}: {error}"[:500])
-    print(json.dumps({"boundaries": boundaries, "kills": kills, "failures": failures}))
+    return kills, failures
 
 
 if __name__ == "__main__":

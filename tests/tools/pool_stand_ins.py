@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from tasks.loader import Task, find_task
@@ -53,6 +54,12 @@ class Orders(Record):
     """A file to make when the stage starts."""
 
 
+@lru_cache
+def _task_of(name: str) -> JobTask:
+    """Read once: some tests make hundreds of jobs of a task."""
+    return JobTask.of(find_task(name))
+
+
 class Script(Record):
     """A candidate's text: orders for both stages."""
 
@@ -62,7 +69,7 @@ class Script(Record):
 
     def job(self, task: str = "causal_conv") -> Job:
         """A job with this script as its candidate."""
-        return Job(task=JobTask.of(find_task(task)), target=Target.CPU, text=self.model_dump_json())
+        return Job(task=_task_of(task), target=Target.CPU, text=self.model_dump_json())
 
 
 BRIEFING = Briefing(

@@ -1,5 +1,6 @@
 """Tasks are admitted if their checks see every mutant, and refused if they do not; on small problems."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from judging import INPUTS, NORMALISED, task_of
 from tasks.loader import Task
 from tasks.spec import Precision, Target
 from tools.admission import Admission, HonestTried, MutantTried, admit
+from tools.judge import Judge
+from tools.server_process import Processes
 from tools.verdict import Verdict
 
 HEAD = """
@@ -87,6 +90,11 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+@pytest.fixture(autouse=True)
+def shared_server(monkeypatch: pytest.MonkeyPatch, processes: Processes) -> None:
+    monkeypatch.setattr("tools.admission.Judge", partial(Judge, processes=processes))
 
 
 def admission_of(task: Task) -> Admission:

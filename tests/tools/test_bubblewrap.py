@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from tiers import needs_bubblewrap, without_bubblewrap
-from worker_bench import Bench, started_bench
+from worker_bench import Bench, bench_of, started_bench
 
 from tools import confinement
 from tools.confinement import import_folders, tier
+from tools.server_process import ServerProcess
 from tools.worker import sandbox
 
 
@@ -22,14 +23,15 @@ def forgotten() -> Iterator[None]:
     confinement.lacks_bubblewrap.cache_clear()
 
 
-@pytest.fixture(params=[pytest.param("namespaces", marks=needs_bubblewrap), "kernel"])
-def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+@pytest.fixture(
+    params=[
+        pytest.param("as_it_is", marks=needs_bubblewrap, id="namespaces"),
+        pytest.param("without_namespaces", id="kernel"),
+    ]
+)
+def bench(request: pytest.FixtureRequest) -> Bench:
     """Workers with bubblewrap and without."""
-    if request.param == "kernel":
-        monkeypatch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
-    bench = started_bench()
-    yield bench
-    bench.server.close()
+    return bench_of(request.getfixturevalue(request.param))
 
 
 def told(bench: Bench, code: str) -> str:
@@ -99,28 +101,22 @@ def test_nothing_reaches_a_later_worker(bench: Bench) -> None:
 
 
 @needs_bubblewrap
-def test_the_private_places_are_bounded() -> None:
-    bench = started_bench()
-    try:
-        sizes = told(bench, "[os.statvfs(p).f_blocks * os.statvfs(p).f_frsize for p in (os.getcwd(), '/dev/shm')]")
-        assert sizes == str([bench.server.budget.disk_bytes] * 2)
-    finally:
-        bench.server.close()
+def test_the_private_places_are_bounded(as_it_is: ServerProcess) -> None:
+    bench = bench_of(as_it_is)
+    sizes = told(bench, "[os.statvfs(p).f_blocks * os.statvfs(p).f_frsize for p in (os.getcwd(), '/dev/shm')]")
+    assert sizes == str([bench.server.budget.disk_bytes] * 2)
 
 
 @needs_bubblewrap
-def test_only_the_workers_own_surroundings_are_there() -> None:
-    bench = started_bench()
-    try:
-        assert told(bench, "pathlib.Path('/etc').is_dir(), pathlib.Path('/home').exists()") == "(True, False)"
-        status = told(bench, "pathlib.Path('/proc/self/status').read_text()")
-        assert "CapEff:\t0000000000000000" in status
-        assert "CapPrm:\t0000000000000000" in status
-        for kind in ("net", "pid", "ipc", "uts", "mnt", "user"):
-            own = told(bench, f"os.readlink('/proc/self/ns/{kind}')")
-            assert own != str(Path(f"/proc/self/ns/{kind}").readlink())
-    finally:
-        bench.server.close()
+def test_only_the_workers_own_surroundings_are_there(as_it_is: ServerProcess) -> None:
+    bench = bench_of(as_it_is)
+    assert told(bench, "pathlib.Path('/etc').is_dir(), pathlib.Path('/home').exists()") == "(True, False)"
+    status = told(bench, "pathlib.Path('/proc/self/status').read_text()")
+    assert "CapEff:\t0000000000000000" in status
+    assert "CapPrm:\t0000000000000000" in status
+    for kind in ("net", "pid", "ipc", "uts", "mnt", "user"):
+        own = told(bench, f"os.readlink('/proc/self/ns/{kind}')")
+        assert own != str(Path(f"/proc/self/ns/{kind}").readlink())
 
 
 @pytest.mark.parametrize("tier", ["as it is", "kernel"])

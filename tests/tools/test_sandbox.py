@@ -15,6 +15,7 @@ from tools.candidate import Candidate
 from tools.confinement import for_compiler, for_worker
 from tools.fork_server import ForkServer
 from tools.process import scrubbed_environment
+from tools.server_process import ServerProcess
 from tools.toolchain import find_toolchain
 from tools.verdict import Verdict
 from tools.worker.messages import Load
@@ -128,17 +129,16 @@ def test_a_compiler_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     assert not (other / "mark").exists()
 
 
-def test_a_worker_that_cannot_be_set_up_is_the_harness_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ForkServer()
-    try:
-        monkeypatch.setattr(server, "_worker_setup", lambda *_args, **_kwargs: {"scratch": str(tmp_path / "missing")})
-        with pytest.raises(HarnessError, match="could not be set up"):
-            server.spawn(4096)
-    finally:
-        server.close()
+def test_a_worker_that_cannot_be_set_up_is_the_harness_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_it_is: ServerProcess
+) -> None:
+    server = ForkServer(process=as_it_is)
+    monkeypatch.setattr(server, "_worker_setup", lambda *_args, **_kwargs: {"scratch": str(tmp_path / "missing")})
+    with pytest.raises(HarnessError, match="could not be set up"):
+        server.spawn(4096)
 
 
-def test_what_a_worker_leaves_running_is_ended() -> None:
+def test_what_a_worker_leaves_running_is_ended(as_it_is: ServerProcess) -> None:
     """A daemon outlives its process group; it must not outlive the worker."""
     text = textwrap.dedent("""
         import os, time
@@ -150,15 +150,12 @@ def test_what_a_worker_leaves_running_is_ended() -> None:
         os.wait()
         raise RuntimeError("daemon left")
     """)
-    server = ForkServer()
-    try:
-        server.spawn(4096).close()
-        before = descendants(server.pid)
-        worker = server.spawn(4096)
-        with pytest.raises(CandidateFault) as caught:
-            worker.ask(Load(text, "cpu", True), 30, Builder(find_toolchain()), Candidate(text))
-        assert caught.value.verdict is Verdict.CRASHED
-        worker.close()
-        assert descendants(server.pid) <= before
-    finally:
-        server.close()
+    server = ForkServer(process=as_it_is)
+    server.spawn(4096).close()
+    before = descendants(server.pid)
+    worker = server.spawn(4096)
+    with pytest.raises(CandidateFault) as caught:
+        worker.ask(Load(text, "cpu", True), 30, Builder(find_toolchain()), Candidate(text))
+    assert caught.value.verdict is Verdict.CRASHED
+    worker.close()
+    assert descendants(server.pid) <= before

@@ -15,20 +15,17 @@ import pytest
 from fake_driver import build_fake_driver
 from processes import ROOT, descendants, running, within
 from tiers import needs_bubblewrap, without_bubblewrap
-from worker_bench import GOOD, MEMORY_BYTES, Bench
+from worker_bench import GOOD, MEMORY_BYTES, bench_of
 
 from tasks.loader import Task, find_task
 from tasks.spec import Target
 from tools import confinement
-from tools.build import Builder
-from tools.fork_server import ForkServer
 from tools.jobs import Ask, Job, JobTask
 from tools.lease import no_builds
 from tools.members import MemberEndedError, MemberProcess
 from tools.pool_process import Judges
 from tools.server_process import Processes, ServerProcess
 from tools.servers import Servers
-from tools.toolchain import find_toolchain
 
 IMPORTED = """
 import sys
@@ -59,10 +56,6 @@ def process() -> Iterator[ServerProcess]:
     made.close()
 
 
-def bench_of(process: ServerProcess | None = None) -> Bench:
-    return Bench(ForkServer(process=process), Builder(find_toolchain()))
-
-
 def python(code: str) -> str:
     """What a program prints that is started as processes of the pool are."""
     argv = [sys.executable, "-P", "-c", textwrap.dedent(code)]
@@ -90,13 +83,9 @@ def test_several_fork_servers_use_it_and_none_of_them_ends_it(process: ServerPro
     assert one.server.pid == other.server.pid == process.pid
 
 
-def test_only_what_compiles_imports_for_it(process: ServerProcess) -> None:
+def test_only_what_compiles_imports_for_it(process: ServerProcess, as_it_is: ServerProcess) -> None:
     assert "RuntimeError: True" in bench_of(process).fault(IMPORTED).message
-    plain = bench_of()
-    try:
-        assert "RuntimeError: False" in plain.fault(IMPORTED).message
-    finally:
-        plain.server.close()
+    assert "RuntimeError: False" in bench_of(as_it_is).fault(IMPORTED).message
 
 
 def test_a_worker_that_may_compile_finds_the_hashes_of_pytorch_and_triton_made(process: ServerProcess) -> None:

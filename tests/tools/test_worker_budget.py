@@ -1,14 +1,14 @@
 """What a worker takes as a whole is bounded, not only each of its files and processes."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from processes import descendants, within
-from worker_bench import GOOD, Bench, started_bench
+from worker_bench import GOOD, Bench, bench_of
 
 from tools.candidate import Candidate
+from tools.server_process import ServerProcess
 from tools.verdict import Verdict
 from tools.worker.messages import Load, Region, Timed
 from tools.workers import CandidateFault
@@ -39,10 +39,9 @@ if os.fork() == 0 or os.fork() == 0 or os.fork() == 0:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = started_bench()
-    yield bench
-    bench.server.close()
+def bench(as_it_is: ServerProcess) -> Bench:
+    """Limits are those of the bench, not of the process that it shares."""
+    return bench_of(as_it_is)
 
 
 def limited(bench: Bench, **limits: int) -> None:

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,11 +9,11 @@ import pytest
 import torch
 from judging import CONVOLUTION, candidate_of, message_of, task_of, verdict_of
 from pydantic import ValidationError
-from tiers import needs_bubblewrap, without_bubblewrap
-from worker_bench import Bench, started_bench
+from tiers import needs_bubblewrap
+from worker_bench import Bench, bench_of
 
 from tasks.spec import Target
-from tools import confinement, worker_memory
+from tools import worker_memory
 from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.replies import Done, Held
@@ -62,15 +61,16 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.fixture(params=[pytest.param("namespaces", marks=needs_bubblewrap), "kernel"], scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+TIERS = [
+    pytest.param("as_it_is", marks=needs_bubblewrap, id="namespaces"),
+    pytest.param("without_namespaces", id="kernel"),
+]
+
+
+@pytest.fixture(params=TIERS, scope="module")
+def bench(request: pytest.FixtureRequest) -> Bench:
     """Workers with bubblewrap and without."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "kernel":
-            patch.setattr(confinement, "lacks_bubblewrap", without_bubblewrap)
-        bench = started_bench()
-    yield bench
-    bench.server.close()
+    return bench_of(request.getfixturevalue(request.param))
 
 
 @pytest.mark.parametrize("form", FORMS)

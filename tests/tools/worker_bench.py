@@ -10,6 +10,7 @@ from tools.build import Builder
 from tools.candidate import Candidate
 from tools.fork_server import ForkServer
 from tools.replies import Done
+from tools.server_process import ServerProcess
 from tools.toolchain import find_toolchain
 from tools.worker.messages import Construct, Load, Request
 from tools.workers import CandidateFault, Worker
@@ -63,4 +64,9 @@ class Bench:
 
 def started_bench() -> Bench:
     """A bench with a server of its own; the caller closes it."""
-    return Bench(ForkServer(), Builder(find_toolchain()))
+    return bench_of(None)
+
+
+def bench_of(process: ServerProcess | None) -> Bench:
+    """A bench whose workers a process forks that others use, too; or one of its own."""
+    return Bench(ForkServer(process=process), Builder(find_toolchain()))
