@@ -253,35 +253,35 @@ class Judge:
 
         `build` is what `compile` answered on this host, where that was asked before.
         """
-        verify: VerifyResult | None = None
+        build = build or self.compile(candidate)
+        found = Evaluation(candidate=candidate.id, task=self.task.name, target=self.target, build=build)
+        if not isinstance(build, Built):
+            return found
+        # One lease for all that follows. Where it cannot be had, each stage tells why.
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(KernelwrightError):
+                held.enter_context(self._session.device_lease())
+            return found.model_copy(update=self._run(candidate, strict=strict))
+
+    def _run(
+        self, candidate: Candidate, *, strict: bool
+    ) -> dict[str, VerifyResult | Sanitized | BenchmarkResult | None]:
+        """The stages of an evaluation that come after the build."""
+        session = self._session
         sanitized: Sanitized | None = None
         benchmark: BenchmarkResult | None = None
-        build = build or self.compile(candidate)
-        if isinstance(build, Built):
-            # One lease for all of it. Where it cannot be had, each stage tells why.
-            with contextlib.ExitStack() as held:
-                with contextlib.suppress(KernelwrightError):
-                    held.enter_context(self._session.device_lease())
-                self._session.works_ahead = True
-                verify = self.verify(candidate)
-                # Fixed candidates wait; who asks for one after another may take hours for the next.
-                self._session.works_ahead = self._fixed_candidates
-                if isinstance(verify, Verified):
-                    sanitized = last_word(self._session, candidate) if strict else None
-                    if sanitized is None or sanitized.verdict is Verdict.CORRECT:
-                        benchmark = self.benchmark(candidate)
-                self._session.works_ahead = False
-                if not self._fixed_candidates:
-                    self._session.drop_ahead()
-        return Evaluation(
-            candidate=candidate.id,
-            task=self.task.name,
-            target=self.target,
-            build=build,
-            verify=verify,
-            sanitizer=sanitized,
-            benchmark=benchmark,
-        )
+        session.works_ahead = True
+        verify = self.verify(candidate)
+        # Fixed candidates wait; who asks for one after another may take hours for the next.
+        session.works_ahead = self._fixed_candidates
+        if isinstance(verify, Verified):
+            sanitized = last_word(session, candidate) if strict else None
+            if sanitized is None or sanitized.verdict is Verdict.CORRECT:
+                benchmark = self.benchmark(candidate)
+        session.works_ahead = False
+        if not self._fixed_candidates:
+            session.drop_ahead()
+        return {"verify": verify, "sanitizer": sanitized, "benchmark": benchmark}
 
     def profile(self, candidate: Candidate) -> ProfileResult:
         """Where does its time go? Advice: what the candidate's own process says is not checked."""

@@ -271,15 +271,15 @@ class Session:
 
     def end(self, subject: Subject) -> None:
         """End a worker. A GPU's driver takes long to clear up after one (65 ms on an H200), so within a lease that is
-        waited for by `settle` only, unless the next worker could lack the memory: where half of it is free, what the
-        same candidate has taken is there once more."""
+        waited for by `settle` only; where more than a quarter of the GPU's memory is in use, at once, for the next one
+        could lack what this one still holds."""
         if not (self._leased and self.device == "cuda"):
             subject.close()
             return
-        subject.kill()
         self._killed.append(subject)
         free, total = torch.cuda.mem_get_info()
-        if 2 * free < total:
+        subject.kill()
+        if total - free > total / 4:
             self._await_killed()
 
     def settle(self) -> None:

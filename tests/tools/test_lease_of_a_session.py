@@ -82,7 +82,7 @@ def test_on_a_gpu_who_was_killed_is_awaited_before_something_is_measured(
     log: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = session_on("cuda", tmp_path)
-    gpu_with(50, monkeypatch)
+    gpu_with(75, monkeypatch)
     with session.device_lease():
         session.end(subject(log))
         log.append("another gets ready")
@@ -95,18 +95,18 @@ def test_on_a_gpu_who_was_killed_is_gone_before_the_lease_is(
     log: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = session_on("cuda", tmp_path)
-    gpu_with(50, monkeypatch)
+    gpu_with(75, monkeypatch)
     with session.device_lease():
         session.end(subject(log))
     assert log == ["held", "killed", "awaited", "given back"]
 
 
-def test_on_a_gpu_that_is_half_full_everybody_is_awaited_at_once(
+def test_on_a_gpu_with_much_memory_in_use_everybody_is_awaited_at_once(
     log: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next worker could lack what the last one still holds."""
     session = session_on("cuda", tmp_path)
-    gpu_with(49, monkeypatch)
+    gpu_with(74, monkeypatch)
     with session.device_lease():
         session.end(subject(log))
         log.append("another gets ready")

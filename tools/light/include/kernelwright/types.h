@@ -543,11 +543,12 @@ template <typename... Parts>
 #define TORCH_CHECK_VALUE(cond, ...) KERNELWRIGHT_CHECK(2, cond __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_INDEX(cond, ...) KERNELWRIGHT_CHECK(3, cond __VA_OPT__(, ) __VA_ARGS__)
 #define TORCH_CHECK_TYPE(cond, ...) KERNELWRIGHT_CHECK(4, cond __VA_OPT__(, ) __VA_ARGS__)
-#define KERNELWRIGHT_COMPARE(left, right, op)                                                                   \
-  ((left)op(right)) ? (void)0                                                                                  \
-                    : ::c10::message::Void() &                                                                \
-                          (::c10::message::ComparisonFailed(__func__, __FILE__, static_cast<uint32_t>(__LINE__)) \
-                           << "Check failed: " #left " " #op " " #right " (" << (left) << " vs. " << (right) << "). ")
+#define KERNELWRIGHT_FAILED ::c10::message::ComparisonFailed(__func__, __FILE__, static_cast<uint32_t>(__LINE__))
+#define KERNELWRIGHT_COMPARE(left, right, op)                                                     \
+  ((left)op(right)) ? (void)0                                                                     \
+                    : ::c10::message::Void() &                                                    \
+                          KERNELWRIGHT_FAILED << "Check failed: " #left " " #op " " #right " ("   \
+                                              << (left) << " vs. " << (right) << "). "
 #define TORCH_CHECK_EQ(left, right) KERNELWRIGHT_COMPARE(left, right, ==)
 #define TORCH_CHECK_NE(left, right) KERNELWRIGHT_COMPARE(left, right, !=)
 #define TORCH_CHECK_LE(left, right) KERNELWRIGHT_COMPARE(left, right, <=)
