@@ -22,6 +22,8 @@ from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
