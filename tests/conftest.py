@@ -18,21 +18,39 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
-    """The fork servers of judges that are not about having one of their own: to start and end one takes three seconds.
+def processes() -> Iterator[Processes]:
+    """The fork servers of judges on the host that are not about having one of their own: to start and end one takes
+    three seconds, and the one for baselines saves each torch.compile as much.
 
     Candidates that want to harm it, and tests that end it or change its surroundings, have their own.
     """
-    with contextlib.closing(Servers("builder")) as shared:
-        yield shared
+    with contextlib.closing(Servers("lane")) as servers:
+        yield started(servers, Target.CPU)
 
 
 @pytest.fixture(scope="session")
-def processes(servers: Servers) -> Processes:
-    """Those of the host."""
-    shared = servers.of(Target.CPU)
-    assert shared is not None, "the fork server that tests share could not be started"
+def processes_for_cuda() -> Iterator[Processes]:
+    """The same for judges that only compile for GPUs."""
+    with contextlib.closing(Servers("builder")) as servers:
+        yield started(servers, Target.CUDA)
+
+
+def started(servers: Servers, target: Target) -> Processes:
+    """Those of a target, when they have imported what they import: a measurement would notice."""
+    shared = servers.of(target)
+    assert shared is not None, "the fork servers that tests share could not be started"
+    for server in filter(None, shared):
+        server.await_ready()
     return shared
+
+
+@pytest.fixture(scope="module")
+def small_caches() -> Iterator[None]:
+    """This process's judges take the host's caches to be those of a desktop. Before each timed call they are emptied,
+    which takes 50 ms where a server has 260 MB of them, and most tests say nothing about how fast anything is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tools.session.cache_bytes", lambda _: 32 << 20)
+        yield
 
 
 @pytest.fixture(scope="session")

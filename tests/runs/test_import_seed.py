@@ -16,7 +16,6 @@ from tools.candidate import Candidate
 from tools.judge import Judge
 from tools.results import Evaluation, Fault
 from tools.server_process import Processes
-from tools.servers import Servers
 from tools.verdict import Verdict
 
 SEEDS = Path(__file__).resolve().parents[3] / "shared" / "seeds"
@@ -129,12 +128,12 @@ def test_last_seeds_kernel_is_scored(tmp_path: Path, processes: Processes) -> No
 
 @needs_seeds
 @pytest.mark.nvcc
-def test_last_seeds_kernel_with_indentation_put_back_is_built(tmp_path: Path, servers: Servers) -> None:
+def test_last_seeds_kernel_with_indentation_put_back_is_built(tmp_path: Path, processes_for_cuda: Processes) -> None:
     """It then asks for a binding of a `__global__` kernel, which Python cannot launch."""
     text = last_seeds_kernel(tmp_path).text
     head, class_line, body = text.partition("class ModelNew")
     indented = re.sub(r"(?m)^ (def )?", lambda found: "    def " if found[1] else " " * 8, body)
-    with Judge(find_task("depthwise_separable"), Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
+    with Judge(find_task("depthwise_separable"), Target.CUDA, processes=processes_for_cuda) as judge:
         result = judge.compile(Candidate(head + class_line + indented))
     assert isinstance(result, Fault)
     assert "fused_conv1d_silu_pw_kernel" in result.message and "names a __global__ kernel" in result.message

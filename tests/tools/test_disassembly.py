@@ -15,7 +15,6 @@ from tools.disassembly_results import Disassembled
 from tools.judge import Judge
 from tools.results import Fault
 from tools.server_process import Processes
-from tools.servers import Servers
 from tools.toolchain import find_cuobjdump
 from tools.verdict import Verdict
 
@@ -34,8 +33,8 @@ def host(processes: Processes) -> Iterator[Judge]:
 
 
 @pytest.fixture(scope="module")
-def cuda(servers: Servers) -> Iterator[Judge]:
-    with Judge(find_task("causal_conv"), Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
+def cuda(processes_for_cuda: Processes) -> Iterator[Judge]:
+    with Judge(find_task("causal_conv"), Target.CUDA, processes=processes_for_cuda) as judge:
         yield judge
 
 

@@ -12,6 +12,8 @@ from tools.results import Built, Evaluation, Fault
 from tools.server_process import Processes
 from tools.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 
 @pytest.fixture(scope="module")
 def judge(processes: Processes) -> Iterator[OneJudge]:

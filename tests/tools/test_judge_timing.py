@@ -17,6 +17,8 @@ from tools.server_process import Processes
 from tools.subject import Limits
 from tools.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 CALL = "return self.conv(x)"
 ITSELF = candidate_of(CONVOLUTION)
 PREPARED = Candidate(ITSELF.text + "\n    def prepare(self):\n        import time\n        time.sleep(0.05)\n")

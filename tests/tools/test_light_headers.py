@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,11 +59,13 @@ def loaded(built: BuiltExtension) -> ModuleType:
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[ModuleType, ModuleType]]:
     """The module built against the light headers, and the same against PyTorch's."""
-    light = build(SOURCE, FUNCTIONS)
+    mark = "// heavy\n"
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as beside:
+        patch.setattr(compilation, "lacks_light_headers", lambda request: request.cpp_sources[0].endswith(mark))
+        building = beside.submit(build, SOURCE + mark, FUNCTIONS)
+        light = build(SOURCE, FUNCTIONS)
+        heavy = building.result()
     assert light.report.path_taken == "light"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation, "lacks_light_headers", lambda _: True)
-        heavy = build(SOURCE + "// heavy\n", FUNCTIONS)
     assert heavy.report.path_taken != "light"
     yield loaded(light), loaded(heavy)
 

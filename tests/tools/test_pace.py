@@ -18,21 +18,11 @@ from tools.baselines import COMPILED, EAGER, baseline_candidates
 from tools.cache import cache_root, claimed
 from tools.candidate import Candidate
 from tools.pace import Pace, compiling
-from tools.server_process import Processes, ServerProcess
+from tools.server_process import Processes
 from tools.session import Session
 from tools.subject import Limits
 
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    made = Processes(
-        ServerProcess.for_target(Target.CPU),
-        ServerProcess.for_target(Target.CPU, compiles=True),
-    )
-    yield made
-    for server in made:
-        assert server is not None
-        server.close()
+pytestmark = pytest.mark.usefixtures("small_caches")
 
 
 @pytest.fixture

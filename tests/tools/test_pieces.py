@@ -1,6 +1,7 @@
 """Checks cut large tensors into pieces: what they find is the same, and the memory they need has a bound."""
 
 import functools
+import json
 import math
 import subprocess
 import sys
@@ -108,37 +109,54 @@ def test_several_pairs_are_told_apart() -> None:
 
 
 GROWTH = """
-import resource, torch
+import json, os, resource, sys, torch
 from tools.accuracy import Limits, measure
 from tools.comparison import _where_wrong
 from tools.pieces import same_bits
 
-oracle = torch.ones({shape}, dtype=torch.float64)
-output = torch.ones({shape})
-output[..., -1] = 2.0
-small = output[:1, :1, :4].clone()
-measure(small, small.double()), same_bits(small, small), _where_wrong(small, small.double(), Limits(1.0, 1.0, 1.0))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-{check}
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+def growth_bytes(shape, check):
+    oracle = torch.ones(shape, dtype=torch.float64)
+    output = torch.ones(shape)
+    output[..., -1] = 2.0
+    small = output[:1, :1, :4].clone()
+    measure(small, small.double()), same_bits(small, small), _where_wrong(small, small.double(), Limits(1.0, 1.0, 1.0))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    exec(check, globals(), dict(output=output, oracle=oracle))
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+for shape, check in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        print(growth_bytes(shape, check), flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        sys.exit(check)
 """
-
-
-# 40 million elements: 320 MB in float64, of which the checks once made six more.
-@pytest.mark.parametrize("shape", [(40, 250, 4000), (1, 2, 20_000_000)])
-@pytest.mark.parametrize(
-    "check",
-    [
-        "assert measure(output, oracle).peak == 1.0",
-        "assert 'along the last dimension' in _where_wrong(output, oracle, Limits(0.1, 0.1, 0.1))",
-        "assert same_bits(output, output)",
-    ],
+LARGE = ((40, 250, 4000), (1, 2, 20_000_000))
+"""40 million elements: 320 MB in float64, of which the checks once made six more."""
+CHECKS = (
+    "assert measure(output, oracle).peak == 1.0",
+    "assert 'along the last dimension' in _where_wrong(output, oracle, Limits(0.1, 0.1, 0.1))",
+    "assert same_bits(output, output)",
 )
-def test_checking_a_large_output_needs_little_memory_beside_it(shape: tuple[int, ...], check: str) -> None:
-    script = GROWTH.format(shape=shape, check=check)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def growths() -> dict[tuple[tuple[int, ...], str], int]:
+    """How many bytes each check needs beside the tensors, each in a process of its own, forked from one that has
+    imported PyTorch."""
+    asked = [(shape, check) for shape in LARGE for check in CHECKS]
+    argv = [sys.executable, "-c", GROWTH, json.dumps(asked)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < CHECKING_BYTES
+    return dict(zip(asked, map(int, done.stdout.split()), strict=True))
+
+
+@pytest.mark.parametrize("shape", LARGE)
+@pytest.mark.parametrize("check", CHECKS)
+def test_checking_a_large_output_needs_little_memory_beside_it(
+    shape: tuple[int, ...], check: str, growths: dict[tuple[tuple[int, ...], str], int]
+) -> None:
+    assert growths[shape, check] < CHECKING_BYTES
 
 
 @pytest.mark.gpu

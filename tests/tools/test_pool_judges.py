@@ -22,6 +22,8 @@ from tools.results import Evaluation, Fault, Verified
 from tools.server_process import Processes
 from tools.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 BUILDS = """
 from torch.utils.cpp_extension import load_inline
 load_inline(name="slow", cpp_sources="int one() { return 1; }", functions=["one"])

@@ -12,7 +12,6 @@ from tools.describe import describe
 from tools.judge import Judge
 from tools.results import Fault, Timed, Verified
 from tools.server_process import Processes
-from tools.servers import Servers
 from tools.verdict import Verdict
 
 PROBLEM = """
@@ -172,8 +171,8 @@ def test_pytorch_may_use_tf32_in_that_class_only(on_the_host: Judge, task: Task)
 
 
 @pytest.mark.nvcc
-def test_the_kernel_for_tensor_cores_compiles(task: Task, servers: Servers) -> None:
-    with Judge(task, Target.CUDA, processes=servers.of(Target.CUDA)) as judge:
+def test_the_kernel_for_tensor_cores_compiles(task: Task, processes_for_cuda: Processes) -> None:
+    with Judge(task, Target.CUDA, processes=processes_for_cuda) as judge:
         assert judge.compile(TENSOR_CORES).status == "built"
 
 

@@ -14,6 +14,8 @@ from tools.server_process import Processes
 from tools.toolbox import Toolbox
 from tools.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 CANDIDATE = candidate_of(CONVOLUTION)
 
 

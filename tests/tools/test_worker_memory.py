@@ -23,6 +23,8 @@ from tools.verdict import Verdict
 from tools.worker_memory import WorkerMemory, refusal
 from tools.workers import CandidateFault, Worker
 
+pytestmark = pytest.mark.usefixtures("small_caches")
+
 ROOM = 1 << 20
 FORMS = {
     "contiguous": "2 * x",
