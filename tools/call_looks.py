@@ -49,9 +49,26 @@ class CallLooks:
         self._draws = draws
         self._origins = Origins(worker.pid)
         self._recent_ns: deque[int] = deque(maxlen=_REMEMBERED)
-        self.tally = Tally()
-        self.calls = 0
-        """How many calls were looked into."""
+        self._tallies: list[Tally] = []
+        self._first = self._later = Tally()
+        """Of the present measurement: until enough was seen, and afterwards."""
+        self._calls = self._later_calls = 0
+
+    def begin_measurement(self) -> None:
+        """Forget that enough was seen: each measurement is looked into from its beginning to its end."""
+        self._first, self._later = Tally(), Tally()
+        self._tallies += [self._first, self._later]
+        self._calls = self._later_calls = 0
+
+    @property
+    def tally(self) -> Tally:
+        """Of all measurements."""
+        return Tally.of(self._tallies)
+
+    @property
+    def accusing(self) -> Tally | None:
+        """The looks that accuse the candidate: in part of a measurement, or in all of them; None where none do."""
+        return next((each for each in (*self._tallies, self.tally) if each.accuses), None)
 
     def note(self, wall_ns: int) -> None:
         """Take into account how long a call took that was not looked into."""
@@ -66,13 +83,17 @@ class CallLooks:
     @property
     def enough(self) -> bool:
         """Whether a measurement may end: enough was seen and is clear, or more would take too long."""
-        seen = self.tally.total >= max(FEWEST_LOOKS, self.wanted // LEAST_SHARE) and not self.tally.unclear
-        return seen or self.calls >= MORE_LOOKS * self.wanted
+        return self._first_enough and (not self._later.unclear or self._later_calls >= MORE_LOOKS * self.wanted)
 
     @property
     def complete(self) -> bool:
-        """Whether no more calls are to be looked into."""
-        return self.enough and self.calls >= self.wanted
+        """Whether calls are to be looked into now and then only, in what is left of the measurement."""
+        return self.enough and self._calls >= self.wanted
+
+    @property
+    def _first_enough(self) -> bool:
+        seen = self._first.total >= max(FEWEST_LOOKS, self.wanted // LEAST_SHARE) and not self._first.unclear
+        return seen or self._calls >= MORE_LOOKS * self.wanted
 
     @contextlib.contextmanager
     def into_call(self) -> Iterator[None]:
@@ -82,27 +103,29 @@ class CallLooks:
         In a thread that sleeps before the call begins: whoever has just begun it gets no processor as long as the
         worker, which has slept, needs all there are.
         """
-        self.calls += 1
+        later = self._first_enough and self._calls >= self.wanted
+        self._later_calls += later
+        self._calls += not later
         answered = threading.Event()
         with ThreadPoolExecutor(1) as thread:
-            looking = thread.submit(self._look_until, answered)
+            looking = thread.submit(self._look_until, answered, self._later if later else self._first)
             try:
                 yield
             finally:
                 answered.set()
             looking.result()
 
-    def _look_until(self, answered: threading.Event) -> None:
+    def _look_until(self, answered: threading.Event, tally: Tally) -> None:
         _ask_for_short_slices()
         length_ns = self._recent_ns[self._draws.integer(0, len(self._recent_ns) - 1)] if self._recent_ns else 0
         left_s = _NS * length_ns
         for _ in range(LOOKS_A_CALL):
             wait_s = left_s * self._draws.integer(0, _GRAIN) / _GRAIN
-            if answered.wait(wait_s) or self._look():
+            if answered.wait(wait_s) or self._look(tally):
                 return
             left_s -= wait_s
 
-    def _look(self) -> bool:
+    def _look(self, tally: Tally) -> bool:
         with stopped(self._worker.pid) as pids:
             found = look(pids)
             mappings: dict[int, Mappings] = {}
@@ -119,7 +142,7 @@ class CallLooks:
                     continue
                 place = self._origins.place(pid, address, mappings[pid], self._worker.libraries)
                 places += [place] if place is not None else []
-        return self.tally.add(places, hidden=hidden)
+        return tally.add(places, hidden=hidden)
 
 
 def _ask_for_short_slices() -> None:

@@ -32,6 +32,16 @@ class Tally:
     hidden: int = 0
     """Looks that were refused."""
 
+    @classmethod
+    def of(cls, tallies: "Iterable[Tally]") -> "Tally":
+        """All of them together."""
+        whole = cls()
+        for each in tallies:
+            whole.looks += each.looks
+            whole.names += each.names
+            whole.hidden += each.hidden
+        return whole
+
     def add(self, places: Iterable[Place], *, hidden: bool = False) -> bool:
         """Count one look; False where it shows nothing."""
         seen = tuple(places)

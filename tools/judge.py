@@ -271,14 +271,16 @@ class Judge:
         sanitized: Sanitized | None = None
         benchmark: BenchmarkResult | None = None
         session.works_ahead = True
-        verify = self.verify(candidate)
-        # Fixed candidates wait; who asks for one after another may take hours for the next.
-        session.works_ahead = self._fixed_candidates
-        if isinstance(verify, Verified):
-            sanitized = last_word(session, candidate) if strict else None
-            if sanitized is None or sanitized.verdict is Verdict.CORRECT:
-                benchmark = self.benchmark(candidate)
-        session.works_ahead = False
+        try:
+            verify = self.verify(candidate)
+            # Fixed candidates wait; who asks for one after another may take hours for the next.
+            session.works_ahead = self._fixed_candidates
+            if isinstance(verify, Verified):
+                sanitized = last_word(session, candidate) if strict else None
+                if sanitized is None or sanitized.verdict is Verdict.CORRECT:
+                    benchmark = self.benchmark(candidate)
+        finally:
+            session.works_ahead = False
         if not self._fixed_candidates:
             session.drop_ahead()
         return {"verify": verify, "sanitizer": sanitized, "benchmark": benchmark}

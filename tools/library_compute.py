@@ -32,10 +32,10 @@ def require_own_operators(computing: dict[str, int], where: str) -> None:
         raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"forward lets PyTorch compute ({where}): {counted}. {_ALLOWED}")
 
 
-def require_own_code(tally: Tally) -> None:
+def require_own_code(accusing: Tally | None) -> None:
     """Raise `CandidateFault` with `library_compute` where looks from outside have found too much of other code."""
-    if tally.accuses:
-        raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"{tally.explained()}. {_ALLOWED}")
+    if accusing is not None:
+        raise CandidateFault(Verdict.LIBRARY_COMPUTE, f"{accusing.explained()}. {_ALLOWED}")
 
 
 def require_no_library_calls(extensions: Iterable[Extension]) -> None:

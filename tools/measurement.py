@@ -102,6 +102,7 @@ class _Course:
         self._candidate = candidate
         self._usual_ns = baseline.last_call_ns
         self._quickest_ns = candidate.last_call_ns
+        self._quickest_whole_ns = candidate.last_checked_ns
         self._spent_ns = 0
 
     def note(self, timer: Timer) -> None:
@@ -109,6 +110,7 @@ class _Course:
         self._spent_ns += timer.last_checked_ns
         if timer is self._candidate:
             self._quickest_ns = min(self._quickest_ns, timer.last_call_ns)
+            self._quickest_whole_ns = min(self._quickest_whole_ns, timer.last_checked_ns)
 
     @property
     def longest_block(self) -> int:
@@ -118,8 +120,10 @@ class _Course:
     def looks_in_block(self, draws: Draws) -> int:
         """How many calls of the next block are to be looked into, about as many in each of the fewest rounds."""
         looks = self._candidate.looks
-        if looks is None or looks.complete:
+        if looks is None:
             return 0
+        if looks.complete:
+            return draws.integer(0, 1)
         blocks = BLOCKS_A_SIDE * self._fewest_rounds
         return looks.wanted // blocks + (draws.integer(0, blocks - 1) < looks.wanted % blocks)
 
@@ -153,7 +157,7 @@ class _Course:
 
     @property
     def _slow(self) -> bool:
-        return self._quickest_ns > SLOW_NS
+        return self._quickest_whole_ns > SLOW_NS
 
 
 def _block(timer: Timer, order: Sequence[bool], course: _Course) -> tuple[int, ...]:
@@ -208,6 +212,8 @@ def interleave(
         # The clocks have settled, and this worker is no new one.
         _settle(baseline, limits_of, 0)
     undisturbed()
+    if candidate.looks is not None:
+        candidate.looks.begin_measurement()
     draws = candidate.session.draws
     course = _Course(candidate, baseline)
     pressure = CpuPressure()

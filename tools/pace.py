@@ -98,6 +98,7 @@ class Pace:
             for name, timer in list(self._prepared.items()):
                 with self._failing(name):
                     warm_up(timer)
+                    self._note_warm()
             names = baseline_candidates(self._session.task, self._session.target)
             try:
                 medians = _interleaved_medians({name: self._prepared[name] for name in names if name in self._prepared})
@@ -114,6 +115,11 @@ class Pace:
         self._moved_to_mhz = None
         timed = tuple(Baseline(name=name, median_ns=median) for name, median in medians.items())
         self.baselines = (*timed, *failed)
+
+    def _note_warm(self) -> None:
+        # By baselines alone: a candidate could leave the GPU idle while it is warmed up.
+        if self._session.card is not None:
+            self._session.card.note_warm()
 
     @contextlib.contextmanager
     def _failing(self, name: str) -> Iterator[None]:

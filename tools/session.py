@@ -277,7 +277,11 @@ class Session:
             subject.close()
             return
         self._killed.append(subject)
-        free, total = torch.cuda.mem_get_info()
+        try:
+            free, total = torch.cuda.mem_get_info()
+        except RuntimeError:
+            # Whatever has become of the GPU is no reason to lose the verdict that is on its way.
+            free, total = 0, 1
         subject.kill()
         if total - free > total / 4:
             self._await_killed()

@@ -60,9 +60,11 @@ class Timer:
     wall_over_device_ns: list[int] = field(default_factory=list)
     """For each call, the judge's wall time less the device time that the worker reported."""
     last_call_ns: int = 0
-    """How long the last call took with all that belongs to it."""
+    """How long the last call took with all that belongs to it, from when its worker was ready for its inputs."""
     last_checked_ns: int = 0
-    """The same with the quick check of its output."""
+    """The same from when it was asked for, with the quick check of its output."""
+    _last_ready_ns: int = 0
+    """How long the worker took to be ready."""
     last_done: Done | None = None
     _returned: Returned | None = None
     """What the last call left behind, in memory of the judge's own; on the host once it was asked for."""
@@ -107,6 +109,7 @@ class Timer:
             self._gated_calls += gated
             self._waiting_calls += not subject.ready
             worker.pause()
+            self._last_ready_ns = time.perf_counter_ns() - began
             prepared_ns = self._hand_over(places)
             started = time.perf_counter_ns()
             worker.resume()
@@ -125,7 +128,7 @@ class Timer:
             if self.looks is not None:
                 self.looks.note(wall_ns)
         self.last_done = done
-        self.last_call_ns = time.perf_counter_ns() - began
+        self.last_call_ns = time.perf_counter_ns() - began - self._last_ready_ns
         return done.ns - session.marks_ns
 
     def _draw_inputs(self) -> None:
@@ -181,7 +184,7 @@ class Timer:
         inputs, returned = self._last()
         working = self.reference.working([value for _, value in inputs])
         compare_quickly(returned, working, self.loose, _WHERE)
-        self.last_checked_ns = self.last_call_ns + time.perf_counter_ns() - began
+        self.last_checked_ns = self._last_ready_ns + self.last_call_ns + time.perf_counter_ns() - began
 
     def require_own_operators(self) -> None:
         """Raise `CandidateFault` with `library_compute` where PyTorch computed in a timed call, or was not watched."""
@@ -198,7 +201,7 @@ class Timer:
     def require_own_code(self) -> None:
         """Raise `CandidateFault` with `library_compute` where looks have found other code than the candidate's."""
         if self.looks is not None:
-            require_own_code(self.looks.tally)
+            require_own_code(self.looks.accusing)
 
     def _last(self) -> tuple[Named, Returned]:
         assert self.last_done is not None
@@ -271,5 +274,3 @@ def warm_up(timer: Timer, least_ns: int = WARM_UP_NS) -> None:
         long = long + 1 if timer.last_call_ns > LONG_WARM_UP_NS else 0
         if timer.last_call_ns > SLOW_NS or (timer.session.device == "cuda" and long == LONG_WARM_UP_CALLS):
             return
-    if card is not None and least_ns >= WARM_UP_NS:
-        card.note_warm()

@@ -148,12 +148,13 @@ class Clock:
 
     def __init__(self, mhz: int | None) -> None:
         self.mhz = mhz
+        self.noted = 0
 
     def sm_clock_mhz(self) -> int | None:
         return self.mhz
 
     def note_warm(self) -> None:
-        pass
+        self.noted += 1
 
     def is_warm(self) -> bool:
         return True
@@ -171,6 +172,8 @@ def test_baselines_are_timed_anew_where_the_gpus_clock_has_moved(watched: Watche
     clock = Clock(1980)
     vars(watched.session)["card"] = clock
     watched.pace.fastest()
+    # What a warm card is, baselines say; a candidate could keep it cold.
+    assert clock.noted == 2
     assert not timed_anew(watched, 1980)
     assert not timed_anew(watched, 1905)
     assert not timed_anew(watched, None)

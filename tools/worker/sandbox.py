@@ -7,7 +7,8 @@ refused (from ABI 4), so are signals to processes outside and abstract sockets (
 /proc must not be among the given ones: Landlock alone was seen to leave /proc/PID/environ readable to root.
 
 seccomp (on x86-64): sockets other than Unix ones are refused, and system calls that trace, mount, load, reconfigure,
-leave the process group, change what another process gets of the machine, or make what outlives all processes.
+leave the process group, change what another process gets of the machine, have the kernel work for a stopped process, or
+make what outlives all processes.
 
 In namespaces of its own (`tools.bubblewrap`) a process can also be given empty file systems that nobody else sees.
 
@@ -64,6 +65,9 @@ _REFUSED_CALLS = {
     # What they make outlives every process, counts for no budget, and is seen by later workers.
     "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
     "process_madvise": 440, "process_mrelease": 448,
+    # Timers go off, and reads and writes are carried out, while a process is stopped: their interrupts take a processor
+    # from the baseline, by thousands, though no thread of the worker runs.
+    "timer_create": 222, "timerfd_create": 283, "io_setup": 206, "io_submit": 209,
 }  # fmt: skip
 # Neither Landlock nor a user namespace keeps a process from slowing down or limiting others of its user, the worker of
 # the baseline and the fork server among them. Each call with the place of the argument that names the other process.

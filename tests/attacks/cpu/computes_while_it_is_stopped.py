@@ -1,6 +1,6 @@
 """Has a kernel timer wake it while it is stopped, and computes as soon as inputs are written, before the clock runs.
 
-Expected: implausible_time, correct (a stop that comes while the timers' signals wait undoes the timers)
+Expected: crashed, implausible_time, correct (where timers are not refused, a stop that comes while their signals wait undoes them)
 Seen: variant of field list H12 (SOL-ExecBench evil_lazy_output, in the other direction)
 Time: at least 10 ms
 Task: causal_silu
@@ -98,7 +98,9 @@ def keep_awake():
     for number in range(64):
         timer = ctypes.c_void_p()
         # struct sigevent: value, signal, SIGEV_SIGNAL; struct itimerspec: period and first time.
-        libc.timer_create(time.CLOCK_MONOTONIC, struct.pack("=QiI48x", 0, signal.SIGCONT, 0), ctypes.byref(timer))
+        event = struct.pack("=QiI48x", 0, signal.SIGCONT, 0)
+        if libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(timer)):
+            raise OSError("a timer was refused")
         libc.timer_settime(timer, 0, struct.pack("=qqqq", 0, 7_000_000, 0, (number + 1) * 100_000), None)
 
 

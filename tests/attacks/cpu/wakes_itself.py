@@ -1,6 +1,6 @@
 """Has a kernel timer wake it while it is stopped, and keeps the processors busy while the baseline is measured.
 
-Expected: implausible_time, correct (a stop that comes while the timers' signals wait undoes the timers)
+Expected: crashed, implausible_time, correct (where timers are not refused, a stop that comes while their signals wait undoes them)
 Seen: variant of SOL-ExecBench evil_thread_inject; field list H35 and M13
 Speedup: below 1
 Task: causal_silu
@@ -91,15 +91,24 @@ extension = load_inline(
 shared = mmap.mmap(-1, 4096)
 
 
+libc = ctypes.CDLL(None)
+
+
+def new_timer():
+    timer = ctypes.c_void_p()
+    # struct sigevent: value, signal, SIGEV_SIGNAL.
+    event = struct.pack("=QiI48x", 0, signal.SIGCONT, 0)
+    if libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(timer)):
+        raise OSError("a timer was refused")
+    return timer
+
+
 def keep_busy():
-    libc = ctypes.CDLL(None)
     # A signal that is ignored, or lost when a stop arrives, sets no timer anew.
     signal.signal(signal.SIGCONT, lambda *_: None)
     for _ in range(64):
-        timer = ctypes.c_void_p()
-        # struct sigevent: value, signal, SIGEV_SIGNAL; struct itimerspec: period and first time.
-        libc.timer_create(time.CLOCK_MONOTONIC, struct.pack("=QiI48x", 0, signal.SIGCONT, 0), ctypes.byref(timer))
-        libc.timer_settime(timer, 0, struct.pack("=qqqq", 0, 7_000_000, 0, random.randrange(7_000_000)), None)
+        # struct itimerspec: period and first time.
+        libc.timer_settime(new_timer(), 0, struct.pack("=qqqq", 0, 7_000_000, 0, random.randrange(7_000_000)), None)
     while True:
         if shared[0]:
             for _ in range(1000):
@@ -114,6 +123,7 @@ class ModelNew(nn.Module):
         self.conv = nn.Conv1d(channels, channels, kernel_size, groups=channels)
 
     def prepare(self):
+        new_timer()
         for _ in range(2):
             if os.fork() == 0:
                 keep_busy()
