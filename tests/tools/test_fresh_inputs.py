@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tasks.spec import InputSpec
 from tools.draws import Draws
-from tools.fresh_inputs import CacheFlush, FreshInputs, Recipe
+from tools.fresh_inputs import SHORTEST, CacheFlush, FreshInputs, Made, Recipe, longest_dim
 
 SIZES = {"N": 2, "L": 12}
 REAL = InputSpec(name="x", dims=("N", 3, "L"))
@@ -28,7 +28,7 @@ def test_as_rolls_products_and_a_sum(rolls: tuple[int, int]) -> None:
     inputs = fresh(REAL)
     first, second = bases_of(inputs)
     scale, shift = torch.rand(1, 3, 1) + 0.5, torch.rand(1, 3, 1) - 0.5
-    (made,) = inputs.made([(rolls[0], rolls[1], scale, shift)])
+    (made,) = inputs.made([Made((first, second), rolls, scale, shift)])
     assert torch.equal(made, torch.roll(first, rolls[0], -1) * torch.roll(second, rolls[1], -1) * scale + shift)
 
 
@@ -38,7 +38,7 @@ def test_product_and_sum_round_one_after_the_other() -> None:
     factor = torch.tensor([1.0 + 2**-12])
     for base, value in zip(bases_of(inputs), (1.0 + 2**-12, 1.0), strict=True):
         base.fill_(value)
-    (made,) = inputs.made([(0, 0, factor, torch.tensor([-1.0]))])
+    (made,) = inputs.made([Made(bases_of(inputs), (0, 0), factor, torch.tensor([-1.0]))])
     assert made.item() == 2**-11
 
 
@@ -51,8 +51,9 @@ def test_every_call_has_other_inputs() -> None:
 def test_no_input_is_a_rolled_and_scaled_copy_of_another() -> None:
     """With one base, convolutions of single channels of later calls followed from those of earlier ones."""
     inputs = fresh(InputSpec(name="x", dims=(1, 1, 64)))
+    bases = bases_of(inputs)
     same = (torch.ones(1, 1, 1), torch.zeros(1, 1, 1))
-    one, other = (inputs.made([(*rolls, *same)])[0].flatten().double() for rolls in ((3, 10), (5, 40)))
+    one, other = (inputs.made([Made(bases, rolls, *same)])[0].flatten().double() for rolls in ((3, 10), (5, 40)))
     for roll in range(64):
         rolled = torch.stack([torch.roll(other, roll), torch.ones(64, dtype=torch.float64)], 1)
         left = torch.linalg.lstsq(rolled, one[:, None]).solution
@@ -66,6 +67,63 @@ def test_written_again_the_bits_are_the_same() -> None:
     buffers = [torch.empty_like(tensor) for _, tensor in inputs.like]
     inputs.write(recipe, buffers)
     assert all(torch.equal(made, buffer) for made, buffer in zip(inputs.made(recipe), buffers, strict=True))
+
+
+def residual_of_scaling(one: torch.Tensor, other: torch.Tensor) -> float:
+    """How much of the second's deviation remains at least when the first, scaled and shifted, is taken from it."""
+    x, y = one.flatten().double(), other.flatten().double()
+    x, y = x - x.mean(), y - y.mean()
+    return float((y - (x @ y) / (x @ x) * x).norm() / y.norm())
+
+
+SHORT = [(2, 1, 60, 1), (2, 1, 3, 4), (1, 1, 499), (40, 1), (2, 1, 1500, 1), (1200, 1, 2)]
+
+
+@pytest.mark.parametrize("shape", SHORT, ids=str)
+def test_short_dimensions_make_no_input_a_scaled_copy_of_another(shape: tuple[int, ...]) -> None:
+    """Rolled along a last dimension of one, an input of one channel was the first one, scaled and shifted."""
+    inputs = fresh(InputSpec(name="x", dims=shape))
+    made = [inputs.made(inputs.draw())[0] for _ in range(12)]
+    assert all(residual_of_scaling(one, other) > 0.05 for i, one in enumerate(made) for other in made[:i])
+
+
+def test_scaled_copies_are_told_as_such() -> None:
+    values = torch.randn(2, 1, 60, 1)
+    assert residual_of_scaling(values, values * 1.25 - 0.5) < 1e-6
+
+
+def test_short_integers_are_drawn_anew() -> None:
+    """With two bases of three by one there was one input in all."""
+    inputs = fresh(InputSpec(name="ids", dims=(3, 1), dtype="int64", domain="integer", high=1000))
+    assert len({tuple(inputs.made(inputs.draw())[0].flatten().tolist()) for _ in range(12)}) == 12
+
+
+def test_long_inputs_keep_their_bases_and_short_ones_do_not() -> None:
+    for length, kept in ((SHORTEST - 1, False), (SHORTEST, True)):
+        inputs = fresh(InputSpec(name="x", dims=(2, 1, length, 1)))
+        ((one, *_),), ((other, *_),) = inputs.draw(), inputs.draw()
+        assert (one[0] is other[0]) is kept
+
+
+def test_a_recipe_gives_its_own_bits_after_later_ones_were_drawn() -> None:
+    inputs = fresh(REAL, InputSpec(name="y", dims=(2, 1200, 1)), InputSpec(name="z", dims=()))
+    recipe = inputs.draw()
+    before = inputs.made(recipe)
+    inputs.made(inputs.draw())
+    assert all(torch.equal(one, other) for one, other in zip(before, inputs.made(recipe), strict=True))
+
+
+def test_rolled_along_the_longest_dimension() -> None:
+    inputs = fresh(InputSpec(name="x", dims=(2, 3, 7, 2)))
+    first, second = bases_of(inputs)
+    one, none = torch.ones(1), torch.zeros(1)
+    (made,) = inputs.made([Made((first, second), (2, 5), one, none)])
+    assert torch.equal(made, torch.roll(first, 2, 2) * torch.roll(second, 5, 2))
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((5,), 0), ((4, 4, 4), 2), ((9, 3, 9, 1), 2), ((2, 3, 8), 2)])
+def test_the_last_of_the_longest_dimensions(shape: tuple[int, ...], dim: int) -> None:
+    assert longest_dim(shape) == dim
 
 
 def test_integers_stay_below_their_bound_and_take_every_value() -> None:
