@@ -27,6 +27,10 @@ SMALLEST_RMS = 2.0**-100
 """No channel counts as smaller than this. Honest kernels compiled with --use_fast_math take fp32 numbers below 2**-126
 as zeros, and others do not: of this, the finest limit of 5e-6 is as much as 335 of them."""
 
+ROUGH_DOWN_TO = 1e-15
+"""A channel of a smaller RMS is not measured roughly: in float32, squares of what is below 1e-19 are nothing, and an
+error four digits smaller than its channel must still be something."""
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -127,6 +131,7 @@ def _errors(found: Found, shape: tuple[int, ...]) -> Errors:
 
 def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
     """As `measure`, against an answer with rounding of its own: in its dtype, in a quarter of the time, with no place.
+    `measure` itself answers where squares in float32 are infinite or nothing.
 
     Args:
         output: the expected tensor's shape and floating dtype, on the same device.
@@ -136,13 +141,12 @@ def measure_roughly(output: torch.Tensor, expected: torch.Tensor) -> Errors:
         return NO_ERROR
     off, true, largest = _rough_sums(output, expected)
     count = expected.numel() // len(true)
-    smallest = torch.finfo(torch.float32).tiny
-    whole = (true.mean() / count).sqrt().clamp_min(smallest)
-    if not torch.isfinite(whole):
-        # Infinities in their places are right, and differences of them are no numbers.
+    whole = (true.mean() / count).sqrt()
+    scale = (true / count).sqrt()
+    # Infinities in their places are right, and differences of them are no numbers.
+    if not torch.isfinite(whole) or float(scale.min()) < ROUGH_DOWN_TO:
         return measure(output, expected)
     rms = float((off.mean() / count).sqrt() / whole)
-    scale = (true / count).sqrt().clamp_min(smallest)
     if count < POOLED_BELOW:
         scale, channel = torch.maximum(scale, whole), rms
     else:

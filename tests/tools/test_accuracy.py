@@ -219,3 +219,44 @@ def test_the_rough_measure_knows_infinities_in_their_places() -> None:
     expected[0, 1, 2] = torch.inf
     assert Limits(1e-6, 1e-6, 1e-6).allow(measure_roughly(expected.clone(), expected))
     assert not Limits(1e9, 1e9, 1e9).allow(measure_roughly(torch.ones(2, 3, 40), expected))
+
+
+def written_out(output: torch.Tensor, expected: torch.Tensor) -> tuple[float, float, float]:
+    """The whole tensor's, the worst channel's and the largest element's error by their definitions, in float64."""
+    true = expected.double()
+    off = output.double() - true
+    scale = true.square().mean((0, 2)).sqrt()
+    rms = off.square().mean().sqrt() / true.square().mean().sqrt()
+    channel = (off.square().mean((0, 2)).sqrt() / scale).max()
+    return float(rms), float(channel), float((off.abs().amax((0, 2)) / scale).max())
+
+
+@pytest.mark.parametrize("tiny", [(0, 1, 2), (1,)], ids=["all channels", "one channel"])
+@pytest.mark.parametrize("size", [1e-16, 1e-20, 1e-24, 1e-28])
+def test_the_rough_measure_of_tiny_channels_is_the_definition(tiny: tuple[int, ...], size: float) -> None:
+    """Squares of 1e-24 are nothing in float32: a right output was called stale, its scale being the least number."""
+    random = torch.Generator().manual_seed(3)
+    expected = torch.randn(4, 3, 200, generator=random)
+    output = expected + 1e-3 * torch.randn(4, 3, 200, generator=random)
+    for values in (expected, output):
+        values[:, list(tiny)] *= size
+    found = measure_roughly(output, expected)
+    assert (found.rms, found.channel, found.peak) == pytest.approx(written_out(output, expected), rel=1e-3)
+
+
+def test_the_rough_measure_of_a_tiny_channel_sees_what_is_wrong_in_it() -> None:
+    expected = torch.ones(2, 3, 40)
+    expected[:, 1] = 1e-24
+    output = expected.clone()
+    assert measure_roughly(output, expected).channel == 0.0
+    output[:, 1] = 0.0
+    assert measure_roughly(output, expected).channel == pytest.approx(1.0)
+
+
+def test_the_rough_measure_of_a_channel_of_zeros() -> None:
+    expected = torch.ones(2, 3, 40)
+    expected[:, 1] = 0.0
+    assert Limits(1e-6, 1e-6, 1e-6).allow(measure_roughly(expected.clone(), expected))
+    output = expected.clone()
+    output[0, 1, 7] = 1e-6
+    assert not Limits(1.0, 1.0, 1.0).allow(measure_roughly(output, expected))
