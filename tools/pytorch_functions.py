@@ -18,7 +18,7 @@ _PART = re.compile(
     r"|L[a-z]n?\d+E|E\d+E"  # values
     r"|(?P<standard>St)?(?P<length>[1-9]\d*)(?=[A-Za-z_])"
 )
-"""What numbers in a mangled name belong to; those that are none of the others are the length of a name that follows."""
+"""What numbers in a mangled name belong to; those that are none of the others are lengths of names that follow."""
 _MOVES = frozenset(
     """
     alias allocate arange as cat chunk clone concat concatenate contiguous copy detach diagonal dstack empty expand fill
