@@ -23,8 +23,8 @@ _MOVES = frozenset(
     """
     alias allocate arange as cat chunk clone concat concatenate contiguous copy detach diagonal dstack empty expand fill
     flatten full hstack inferSqueezeGeometry item lift movedim narrow ones pad permute permuted reshape resize select
-    setStrided slice split squeeze stack stride strided strides swapaxes t to transpose unbind unflatten unfold unsqueeze
-    view vstack zero zeros
+    setStrided slice split squeeze stack stride strided strides swapaxes t to transpose unbind unflatten unfold
+    unsqueeze view vstack zero zeros
     """.split()  # noqa: SIM905  quoted, they are harder to read
 )
 _BESIDE = frozenset(
