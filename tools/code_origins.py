@@ -20,6 +20,7 @@ from tools.demangling import demangled
 from tools.elf_functions import functions_of
 from tools.mappings import MappedFile, Mappings, as_mapped
 from tools.mappings import Mapping as Range
+from tools.pytorch_functions import computes
 
 _COMPARED_BYTES = 64
 _LONGEST_NAME = 100
@@ -35,17 +36,6 @@ _BESIDE_LIBC = (
 )
 _KERNELS_OWN = frozenset({"[vdso]", "[vsyscall]"})
 _PYTORCHS_CORE = re.compile(r"libtorch_cpu\.")
-# Mangled names of libtorch_cpu: its kernels, and the libraries that are linked into it.
-_COMPUTING = re.compile(
-    r"at6native|at3vec|_?mkl_|dnnl|gemm|cblas|xnn_|pytorch_q|nnp_|Sleef|onednn|ideep|conv|blas|\d+vml|fft",
-    re.IGNORECASE,
-)
-_MOVING = re.compile(
-    r"copy|fill|cat|stack|arange|pad|empty|clone|resize|zero|ones|full|transpose|view|strided?|select|slice|expand"
-    r"|narrow|alias|reshape|contiguous|permute|squeeze|split|chunk|unfold|detach|item|_to_|allocat",
-    re.IGNORECASE,
-)
-_ARITHMETIC = re.compile(r"conv|gemm|gemv|norm|blas|dnnl|mkl_|Sleef", re.IGNORECASE)
 
 
 class Origin(StrEnum):
@@ -120,13 +110,6 @@ class Origins:
         if not computes(function):
             return Place(Origin.PYTORCH, file.name)
         return Place(Origin.COMPUTING, f"{file.name}'s {_short(function)}")
-
-
-def computes(function: str) -> bool:
-    """Whether a function of PyTorch's, by its mangled name, does more than allocate, move and dispatch."""
-    if not _COMPUTING.search(function):
-        return False
-    return _ARITHMETIC.search(function) is not None or _MOVING.search(function) is None
 
 
 def _short(function: str) -> str:

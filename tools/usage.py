@@ -1,4 +1,4 @@
-"""How much of this machine the processes of one group take: disk, resident memory, processes.
+"""How much of this machine the processes of one group take: disk, resident memory, processes, threads.
 
 The kernel's own limits are for one file or one process each, so a candidate that writes many files or forks many
 processes stays below every one of them; RLIMIT_NPROC counts a user's processes, the caller's other work among them,
@@ -19,11 +19,14 @@ from typing import Literal, NamedTuple
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES = 512
 """The unit of `st_blocks`."""
-_RESIDENT = 21
-"""The place in /proc/PID/stat after the name in brackets (proc(5) counts from 1: field 24)."""
+_THREADS, _RESIDENT = 17, 21
+"""Places in /proc/PID/stat after the name in brackets (proc(5) counts from 1: fields 20 and 24)."""
 FOLDER_LIMIT_BYTES = 512 << 20
 _OUT_OF_REACH_BYTES = 1 << 60
 PROCESS_LIMIT = 256
+THREAD_LIMIT = 512 + 8 * (os.cpu_count() or 1)
+"""PyTorch, OpenMP and BLAS start one for each processor, each of them. To stop a worker takes time for each thread, and
+the host has a limit of them, which others share."""
 MEMORY_VARIABLE = "KERNELWRIGHT_MEMORY_BYTES"
 """A pool divides the host's memory among its builders, lest candidates of several take all of it together."""
 MEMORY_SHARE = 0.75
@@ -38,6 +41,7 @@ class Usage:
     """Files in its folder, and open ones that have no name any more (memory files too)."""
     resident_bytes: int
     processes: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Budget:
     memory_bytes: int
     disk_bytes: int = FOLDER_LIMIT_BYTES
     processes: int = PROCESS_LIMIT
+    threads: int = THREAD_LIMIT
+    """Of all its processes together."""
 
     def beside(self, shared_bytes: int) -> "Budget":
         """The same with memory that the judge shares with the group: what is resident of it counts for the group."""
@@ -56,7 +62,7 @@ class Budget:
 class Excess(NamedTuple):
     """What exceeds a budget."""
 
-    of: Literal["memory", "files", "processes"]
+    of: Literal["memory", "files", "processes", "threads"]
     message: str
     """The limit and the use, to follow the name of what took it."""
 
@@ -98,13 +104,14 @@ def usage(group: int, folder: Path, budget: Budget, ignored: FileIdentity | None
     Pages that several processes share count once for each of them, unless that exceeds the budget: only then are the
     processes asked for their proportional shares, which takes the kernel milliseconds a process.
     """
-    pages = {pid: found for pid in members(group) if (found := _resident_pages(pid)) is not None}
-    resident = sum(pages.values()) * _PAGE_BYTES
+    found = {pid: told for pid in members(group) if (told := _stat(pid)) is not None}
+    resident = sum(each.pages for each in found.values()) * _PAGE_BYTES
     if resident > budget.memory_bytes:
-        resident = sum(_proportional_bytes(pid, count * _PAGE_BYTES) for pid, count in pages.items())
+        resident = sum(_proportional_bytes(pid, each.pages * _PAGE_BYTES) for pid, each in found.items())
     # Beyond the limit the number is fault enough, and the descriptors of thousands would take long to read.
-    held = _nameless_bytes(list(pages), ignored) if len(pages) <= budget.processes else 0
-    return Usage(_folder_bytes(folder) + held, resident, len(pages))
+    held = _nameless_bytes(list(found), ignored) if len(found) <= budget.processes else 0
+    threads = sum(each.threads for each in found.values())
+    return Usage(_folder_bytes(folder) + held, resident, len(found), threads)
 
 
 def members(group: int) -> list[int]:
@@ -120,13 +127,19 @@ def members(group: int) -> list[int]:
     return found
 
 
-def _resident_pages(pid: int) -> int | None:
-    """Resident pages of a process; None where it has ended."""
+class _Stat(NamedTuple):
+    threads: int
+    pages: int
+    """Resident ones."""
+
+
+def _stat(pid: int) -> _Stat | None:
+    """What the kernel tells of a process; None where it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return int(fields[_RESIDENT])
+    return _Stat(int(fields[_THREADS]), int(fields[_RESIDENT]))
 
 
 def _proportional_bytes(pid: int, otherwise: int) -> int:
@@ -180,6 +193,8 @@ def excess(taken: Usage, budget: Budget) -> Excess | None:
         return Excess("files", f"{message} {_mib(budget.disk_bytes)}")
     if taken.processes > budget.processes:
         return Excess("processes", f"ran {taken.processes} processes; the limit is {budget.processes}")
+    if taken.threads > budget.threads:
+        return Excess("threads", f"ran {taken.threads} threads; the limit is {budget.threads}")
     return None
 
 

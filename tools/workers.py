@@ -1,8 +1,8 @@
 """Asks and ends workers; `tools.candidate_fault` maps every way a worker can fail to a verdict.
 
 While the judge waits for a worker it looks at what the worker's process group takes, and kills it beyond its `Budget`.
-A full folder and too many processes are `crashed`, not `out_of_memory`: where the folder is a file system of bounded
-size the candidate's own write fails, which is `crashed`, and a verdict must not depend on the sandbox's tier.
+A full folder and too many processes or threads are `crashed`, not `out_of_memory`: where the folder is a file system of
+bounded size the candidate's own write fails, which is `crashed`, and a verdict must not depend on the sandbox's tier.
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.code_origins import Origin, Origins, Place, computes
+from tools.code_origins import Origin, Origins, Place
 from tools.code_shares import Tally, at_least
 from tools.elf_functions import functions_of
 from tools.instruction_pointers import can_be_read, look, stopped
@@ -123,22 +123,6 @@ def test_the_function_at_an_address_is_the_one_that_the_loader_finds_there() -> 
     mapping = Mappings("self").at(address)
     assert mapping is not None
     assert functions.at(address - mapping.start + mapping.offset) == name
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        ("_ZN2at6native12_GLOBAL__N_111silu_kernelERNS_18TensorIteratorBaseE", True),
-        ("_ZN2at6native12_GLOBAL__N_118addcmul_cpu_kernelERNS_18TensorIteratorBaseERKN3c106ScalarE", True),
-        ("mkl_blas_avx512_sgemm_kernel_0", True),
-        ("_ZN2at6native12_GLOBAL__N_118direct_copy_kernelERNS_18TensorIteratorBaseE", False),
-        ("_ZN2at6native12_GLOBAL__N_111fill_kernelERNS_14TensorIteratorERKN3c106ScalarE", False),
-        ("_ZN3c1010TensorImplD0Ev", False),
-        ("", False),
-    ],
-)
-def test_kernels_of_pytorch_compute_unless_they_move(function: str, expected: bool) -> None:
-    assert computes(function) is expected
 
 
 def tally(**looks: int) -> Tally:

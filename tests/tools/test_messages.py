@@ -131,6 +131,27 @@ def test_a_line_that_does_not_end_is_refused(
         Wire(ours).receive()
 
 
+@pytest.mark.parametrize("part", [b"[],", b'"",', b"1,"], ids=["lists", "texts", "numbers"])
+def test_a_line_of_very_many_values_is_refused(ends: tuple[socket.socket, socket.socket], part: bytes) -> None:
+    """45 MB of empty lists once cost the judge more than a gigabyte."""
+    ours, theirs = ends
+    line = b'{"x": [' + part * 250_000 + b"0]}\n"
+    thread = threading.Thread(target=theirs.sendall, args=(line,))
+    thread.start()
+    with pytest.raises(ValueError, match="more than 200000 values"):
+        Wire(ours).receive()
+    thread.join()
+
+
+def test_sources_may_hold_as_many_commas_as_they_like(ends: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = ends
+    text = '{[,"\\' * 100_000
+    thread = threading.Thread(target=Wire(theirs).send, args=({"text": text},))
+    thread.start()
+    assert Wire(ours).receive() == {"text": text}
+    thread.join()
+
+
 def test_replies_are_told_apart() -> None:
     assert isinstance(parse_reply({"done": {}}), DoneLine)
     fault = {"kind": "exception", "type": "ValueError", "message": "no"}

@@ -12,6 +12,8 @@ from tools import process
 from tools.process import run, scrubbed_environment
 from tools.usage import Budget
 
+THREADS = "import threading, time; [threading.Thread(target=time.sleep, args=(60,)).start() for _ in range(20)]"
+
 
 def test_output_and_exit_code(tmp_path: Path) -> None:
     done = run(["/bin/sh", "-c", "pwd; echo wrong >&2; exit 3"], cwd=tmp_path, timeout_s=10)
@@ -79,12 +81,13 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         ("for n in 1 2 3 4 5 6; do head -c 1000000 /dev/zero > part-$n; done; sleep 60", "in files"),
         ("head -c 6000000 /dev/zero; sleep 60", "in files"),
         ("for n in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait", "processes; the limit is 5"),
+        (f"{sys.executable} -c '{THREADS}'", "threads; the limit is 12"),
     ],
-    ids=["files", "output", "processes"],
+    ids=["files", "output", "processes", "threads"],
 )
 def test_a_program_cannot_take_the_whole_machine(tmp_path: Path, script: str, message: str) -> None:
     """A compiler runs what its input tells it to, and once had only its time bounded."""
-    budget = Budget(memory_bytes=1 << 30, disk_bytes=4 << 20, processes=5)
+    budget = Budget(memory_bytes=1 << 30, disk_bytes=4 << 20, processes=5, threads=12)
     done = run(["/bin/sh", "-c", script], cwd=tmp_path, timeout_s=30, budget=budget)
     assert message in done.over_budget
     assert done.returncode == -signal.SIGKILL

@@ -1,7 +1,11 @@
 """What a worker takes as a whole is bounded, not only each of its files and processes."""
 
+import os
+import re
+import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from processes import descendants, within
@@ -9,6 +13,7 @@ from worker_bench import GOOD, Bench, bench_of
 
 from tools.candidate import Candidate
 from tools.server_process import ServerProcess
+from tools.usage import Budget, members, usage
 from tools.verdict import Verdict
 from tools.worker.messages import Load, Region, Timed
 from tools.workers import CandidateFault
@@ -26,6 +31,23 @@ FORKS = """
 import os, time
 for _ in range(40):
     if os.fork() == 0:
+        time.sleep(1000)
+time.sleep(50)
+"""
+THREADS = """
+import threading
+threading.stack_size(1 << 16)
+for _ in range(60):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+THREADS_OF_CHILDREN = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        import threading
+        threading.stack_size(1 << 16)
+        for _ in range(20):
+            threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
         time.sleep(1000)
 time.sleep(50)
 """
@@ -66,6 +88,36 @@ def test_many_processes_are_killed_all_together(bench: Bench) -> None:
             bench.ask(worker, FORKS, Load(FORKS, "cpu", allow_tf32=False))
         assert caught.value.verdict is Verdict.CRASHED
         assert within(5, lambda: descendants(bench.server.pid) <= before)
+
+
+@pytest.mark.parametrize("text", [THREADS, THREADS_OF_CHILDREN], ids=["of one process", "of several"])
+def test_sleeping_threads_are_bounded_together(bench: Bench, text: str) -> None:
+    """Only processes were counted once; 4,000 threads of one made every stop of it take a tenth of a second."""
+    limited(bench, threads=50)
+    fault = bench.fault(text)
+    assert fault.verdict is Verdict.CRASHED
+    assert re.fullmatch(
+        r"the worker ran \d+ threads; the limit is 50\. It was killed, with all it had started\.", fault.message
+    )
+
+
+def test_threads_are_those_that_the_kernel_lists(tmp_path: Path) -> None:
+    released = threading.Event()
+    started = [threading.Thread(target=released.wait) for _ in range(7)]
+    for thread in started:
+        thread.start()
+    try:
+        listed = sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in members(os.getpgrp()))
+        assert usage(os.getpgrp(), tmp_path, Budget(memory_bytes=1 << 40)).threads == listed > len(started)
+    finally:
+        released.set()
+        for thread in started:
+            thread.join()
+
+
+def test_no_honest_program_reaches_the_limit_of_threads() -> None:
+    """PyTorch's two pools, OpenMP and BLAS have a thread for each processor at most."""
+    assert Budget(memory_bytes=1).threads >= 256 + 4 * (os.cpu_count() or 1)
 
 
 def test_resident_memory_is_bounded_on_every_target(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tools.worker.load_inline import ExtensionBuildError, InlineLoader
-from tools.worker.messages import Wire, request_from_json
+from tools.worker.messages import MAX_REQUEST_BYTES, Wire, request_from_json
 from tools.worker.session import CANDIDATE_FILE, Session
 from tools.worker.tensors import ContractError
 
@@ -24,7 +24,7 @@ def serve(control: socket.socket, memory_fd: int, memory_bytes: int) -> None:
     memory = torch.frombuffer(mmap.mmap(memory_fd, memory_bytes), dtype=torch.uint8)
     # A child that lives on would hold the stream open, and the judge would not see this process end.
     os.register_at_fork(after_in_child=control.close)
-    wire = Wire(control)
+    wire = Wire(control, MAX_REQUEST_BYTES)
     loader = InlineLoader(wire)
     loader.install()
     session = Session(memory, loader, wire)

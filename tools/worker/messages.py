@@ -1,6 +1,7 @@
 """What the judge may ask of a worker; each message is one JSON line. The replies are read in `tools.replies`."""
 
 import json
+import re
 import socket
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,8 +10,17 @@ GO = {"go": True}
 """The line that starts a timed call which is not gated."""
 GATE_BYTES = 4096
 """The last page of the shared memory holds the gate's word and nothing else."""
-MAX_LINE_BYTES = 64 << 20
-"""A longer line breaks the protocol; sources of candidates are far shorter."""
+MAX_LINE_BYTES = 4 << 20
+"""A longer line breaks the protocol. The longest honest ones: 2,000 kernels of a trace with names of 1,000 letters take
+2.3 MB, the sources of a candidate of 5,000 lines 0.3 MB."""
+MAX_PARTS = 200_000
+"""What a line may hold in values, by the marks between them: reading each takes a hundred times its bytes. That trace
+has 26,000."""
+MAX_REQUEST_BYTES = 64 << 20
+"""The same of a line from the judge, which is trusted: it may hold a candidate's text."""
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)')
+"""A text of JSON. One that does not end goes to the end of the line: looked for again from each of its marks, it would
+take hours."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +176,10 @@ _REQUESTS = (Warm, Load, Share, Construct, Recall, Probe, Fill, Call, Trace, Sta
 class Wire:
     """One JSON object a line over a stream socket."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, longest: int | None = None) -> None:
+        """`longest` is what a received line may take in bytes, `MAX_LINE_BYTES` unless the other side is trusted."""
         self.sock = sock
+        self._longest = MAX_LINE_BYTES if longest is None else longest
         self._buffer = bytearray()
 
     def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
@@ -183,8 +195,8 @@ class Wire:
         A file descriptor that comes with it is added to `descriptors`, where those are asked for.
         """
         while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > MAX_LINE_BYTES:
-                raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
+            if len(self._buffer) > self._longest:
+                raise ValueError(f"a line of more than {self._longest} bytes")
             if descriptors is None:
                 chunk = self.sock.recv(1 << 16)
             else:
@@ -195,6 +207,7 @@ class Wire:
             self._buffer += chunk
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
+        _require_few_parts(line)
         try:
             message = json.loads(line)
         except RecursionError as error:
@@ -202,6 +215,17 @@ class Wire:
         if not isinstance(message, dict):
             raise ValueError(f"not a JSON object: {line[:80]!r}")
         return message
+
+
+def _require_few_parts(line: bytes) -> None:
+    """Raise ValueError for a line that would take much memory and time to read."""
+    # Sources hold as many marks as they like.
+    if _parts(line) > MAX_PARTS and _parts(_TEXT.sub(b"", line)) > MAX_PARTS:
+        raise ValueError(f"a line of more than {MAX_PARTS} values")
+
+
+def _parts(line: bytes) -> int:
+    return line.count(b",") + line.count(b"[") + line.count(b"{")
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
