@@ -12,10 +12,10 @@ GATE_BYTES = 4096
 """The last page of the shared memory holds the gate's word and nothing else."""
 MAX_LINE_BYTES = 4 << 20
 """A longer line breaks the protocol. The longest honest ones: 2,000 kernels of a trace with names of 1,000 letters take
-2.3 MB, the sources of a candidate of 5,000 lines 0.3 MB."""
+2.3 MB, the sources of a candidate of 5,000 lines 0.2 MB."""
 MAX_PARTS = 200_000
 """What a line may hold in values, by the marks between them: reading each takes a hundred times its bytes. That trace
-has 26,000."""
+has 28,000."""
 MAX_REQUEST_BYTES = 64 << 20
 """The same of a line from the judge, which is trusted: it may hold a candidate's text."""
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)')
