@@ -120,8 +120,8 @@ def _rolled(buffer: torch.Tensor, base: torch.Tensor, roll: int) -> list[tuple[t
 class CacheFlush:
     """Reads more than the caches hold. Reading leaves no dirty lines whose write-back a timed call would pay.
 
-    A GPU reads a buffer of 2.5 times their size in microseconds. On the host that takes longer than most calls (25 ms
-    for a cache of 260 MB), so there one half is read after the other by turns: what is read was displaced by the other.
+    A GPU reads a buffer of 2.5 times their size in microseconds. On the host that takes longer than most calls (10 ms
+    for each 260 MB), so there one half is read after the other by turns: what is read was displaced by the other.
     The quarter more than the caches hold is for sets that get fewer lines than others.
     """
 

@@ -92,7 +92,7 @@ def test_a_baseline_that_fails_while_all_are_timed_is_no_candidates_fault(
     def failing(_: object) -> int:
         raise CandidateFault(Verdict.CRASHED, "the worker was ended by SIGSEGV.")
 
-    pace = Pace(cast("Session", SimpleNamespace(task=problem, target=Target.CPU)))
+    pace = Pace(cast("Session", SimpleNamespace(task=problem, target=Target.CPU, card=None)))
     pace._prepared = {EAGER: cast("Timer", SimpleNamespace(call=lambda: failing(None), close=lambda: None))}
     monkeypatch.setattr(pace, "prepare", lambda: None)
     monkeypatch.setattr("tools.pace.warm_up", lambda _: None)

@@ -35,10 +35,11 @@ for _ in range(40):
 time.sleep(50)
 """
 THREADS = """
-import threading
+import threading, time
 threading.stack_size(1 << 16)
 for _ in range(60):
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+time.sleep(50)
 """
 THREADS_OF_CHILDREN = """
 import os, time
