@@ -1,6 +1,6 @@
 """Saves the memory of its answer in timed calls by writing it over its input.
 
-Expected: input_mutated
+Expected: input_mutated, contract_error (while it warms up, a place that comes again before inputs were compared is luck)
 Seen: variant of field list H23 and H24
 Task: causal_silu
 """
