@@ -47,7 +47,7 @@ def started(servers: Servers, target: Target) -> Processes:
 @pytest.fixture(scope="module")
 def small_caches() -> Iterator[None]:
     """This process's judges take the host's caches to be those of a desktop. Before each timed call they are emptied,
-    which takes 50 ms where a server has 260 MB of them, and most tests say nothing about how fast anything is."""
+    which took 53 ms on a busy server with 260 MB of them, and most tests say nothing about how fast anything is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tools.session.cache_bytes", lambda _: 32 << 20)
         yield
